@@ -134,14 +134,15 @@ var layers = map[string][]string{
 	"chaos/internal/chaostest": {"chaos/evidence", "internal/testing/proctest", "internal/testing/redistest", "redisstore"},
 	"chaos/internal/locking":   {"chaos/internal/chaostest"},
 
-	"internal/testing/apitest":   {"openapi"},
-	"internal/testing/expect":    {},
-	"internal/testing/leftover":  {},
-	"internal/testing/logtest":   {},
-	"internal/testing/proctest":  {},
-	"internal/testing/redistest": {"internal/testing/proctest"},
-	"internal/testing/sqltest":   {"internal/postgres", "internal/testing/proctest"},
-	"internal/testing/storetest": {"embedded", "internal/redisprobe", "internal/testing/redistest", "internal/step", "redisstore"},
+	"internal/testing/apitest":    {"openapi"},
+	"internal/testing/expect":     {},
+	"internal/testing/leftover":   {},
+	"internal/testing/logtest":    {},
+	"internal/testing/proctest":   {},
+	"internal/testing/redistest":  {"internal/testing/proctest"},
+	"internal/testing/recordtest": {"scripts"},
+	"internal/testing/sqltest":    {"internal/postgres", "internal/testing/proctest"},
+	"internal/testing/storetest":  {"embedded", "internal/redisprobe", "internal/testing/redistest", "internal/step", "redisstore"},
 
 	"internal/testing/engines": {"internal/testing/redistest"},
 	"internal/testing/issuer":  {},
@@ -150,7 +151,7 @@ var layers = map[string][]string{
 
 // testHelpers may be imported by tests and by each other.
 var testHelpers = []string{"chaos/internal/chaostest", "chaos/internal/locking", "internal/testing/apitest", "internal/testing/expect",
-	"internal/testing/leftover", "internal/testing/logtest", "internal/testing/proctest", "internal/testing/redistest", "internal/testing/sqltest", "internal/testing/storetest", "internal/testing/engines", "internal/testing/issuer", "internal/testing/walk"}
+	"internal/testing/leftover", "internal/testing/logtest", "internal/testing/proctest", "internal/testing/recordtest", "internal/testing/redistest", "internal/testing/sqltest", "internal/testing/storetest", "internal/testing/engines", "internal/testing/issuer", "internal/testing/walk"}
 
 // libraries that only some folders may know, so that one place changes when they do.
 var libraries = map[string][]string{

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -24,7 +23,7 @@ const answerSize = 200 // bytes
 // counters and request ids.
 func memoryCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) (err error) {
 	flags := flag.NewFlagSet("memory", flag.ContinueOnError)
-	many := flags.Int("many", 1_000_000, "tokens; a quarter as many with "+listpack+" 1024, counters and request ids")
+	many := flags.Int("many", 1_000_000, "tokens; a quarter as many counters and request ids")
 	var out output
 	out.flags(flags)
 	if err := parse(flags, args); err != nil {
@@ -37,11 +36,7 @@ func memoryCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Wr
 	if t.Machine, err = aboutMachine(ctx); err != nil {
 		return err
 	}
-	if err := grown(ctx, t, *many, 0); err != nil {
-		return err
-	}
-	// of a quarter, hash tables are as full, since their sizes are powers of two
-	if err := grown(ctx, t, *many/4, 1024); err != nil {
+	if err := grown(ctx, t, *many); err != nil {
 		return err
 	}
 	if err := memoryOfCounters(ctx, t, *many/4); err != nil {
@@ -50,25 +45,15 @@ func memoryCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Wr
 	return out.write(stdout, t)
 }
 
-// grown fills a Redis of its own with tokens, with the setting listpack unless it is 0.
-func grown(ctx context.Context, t *table, size, packed int) (err error) {
+// grown fills a Redis of its own with tokens.
+func grown(ctx context.Context, t *table, size int) (err error) {
 	p, err := newPopulation(ctx, size)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.end(ctx)) }()
-	if packed == 0 {
-		return p.grow(ctx, t, "")
-	}
-	if err := p.redis.ConfigSet(ctx, listpack, strconv.Itoa(packed)).Err(); err != nil {
-		return err
-	}
-	return p.grow(ctx, t, fmt.Sprintf(", %s %d", listpack, packed))
+	return p.grow(ctx, t)
 }
-
-// listpack is the setting of Redis up to which size it keeps a value of a hash in one piece with
-// the others.
-const listpack = "hash-max-listpack-value"
 
 // population is a Redis that holds a number of issued tokens.
 type population struct {
@@ -150,10 +135,9 @@ func (p *population) end(ctx context.Context) error {
 	return err
 }
 
-// grow takes a population through the states of a token, and sees what each takes. The rows' names
-// end in a note.
-func (p *population) grow(ctx context.Context, t *table, note string) error {
-	p.tell(t, "issued", note, p.issued)
+// grow takes a population through the states of a token, and sees what each takes.
+func (p *population) grow(ctx context.Context, t *table) error {
+	p.tell(t, "issued", p.issued)
 	err := forEach(ctx, func(i int) error {
 		outcome, err := p.tokens.Claim(ctx, p.all[i], terms)
 		p.owners[i] = outcome.Grant.Owner
@@ -166,7 +150,7 @@ func (p *population) grow(ctx context.Context, t *table, note string) error {
 	if err != nil {
 		return err
 	}
-	p.tell(t, "claimed", note, used)
+	p.tell(t, "claimed", used)
 	answer := idempotency.Answer{
 		Status: http.StatusCreated, Header: http.Header{"Content-Type": {"application/json"}},
 		Body: []byte(strings.Repeat("a", answerSize)),
@@ -178,16 +162,16 @@ func (p *population) grow(ctx context.Context, t *table, note string) error {
 	if used, err = p.redis.memory(ctx); err != nil {
 		return err
 	}
-	p.tell(t, fmt.Sprintf("completed with %d bytes", answerSize), note, used)
+	p.tell(t, fmt.Sprintf("completed with %d bytes", answerSize), used)
 	return nil
 }
 
 // tell adds what a token takes in a state, where Redis uses so much memory.
-func (p *population) tell(t *table, state, note string, used float64) {
+func (p *population) tell(t *table, state string, used float64) {
 	each := (used - p.empty) / float64(len(p.all))
-	t.add("a token "+state+note, len(p.all), each, "bytes")
-	t.keep("memory of a token"+note, state, "bytes", []float64{each})
-	fmt.Fprintln(os.Stderr, "a token "+state+note)
+	t.add("a token "+state, len(p.all), each, "bytes")
+	t.keep("memory of a token", state, "bytes", []float64{each})
+	fmt.Fprintln(os.Stderr, "a token "+state)
 }
 
 // memory is how much the server uses, in bytes, without the buffers of its connections.

@@ -19,9 +19,9 @@ var fills = map[string]struct {
 	value   int // bytes
 	command []any
 }{
-	"large answers":      {300_000, []any{"HSET", "token:{n}", "state", "completed", "owner", "o{n}", "fence", "1", "answer", "{value}"}},
-	"answers":            {200, []any{"HSET", "token:{n}", "state", "completed", "owner", "o{n}", "fingerprint", "f{n}", "fence", "1", "attempts", "1", "lease", "30000", "answer", "{value}"}},
-	"tokens":             {0, []any{"HSET", "token:{n}", "state", "issued", "scope", ""}},
+	"large answers":      {300_000, []any{"SET", "token:{n}", "completed\to{n}\t1\t\n{value}", "PX", "3600000"}},
+	"answers":            {200, []any{"SET", "token:{n}", "completed\to{n}\tf{n}\t1\t1\t30000\t\n{value}", "PX", "3600000"}},
+	"tokens":             {0, []any{"SET", "token:{n}", "issued\t\t\n", "PX", "3600000"}},
 	"expiring strings":   {20, []any{"SET", "request:{n}", "{value}", "PX", "3600000"}},
 	"counters":           {10, []any{"SET", "counter:{n}", "{value}"}},
 	"names of one list":  {0, []any{"ZADD", "names", "0", "a-name-of-something-{n}"}},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/recordtest"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -115,7 +116,8 @@ func lapse(t *testing.T, client *redis.Client) {
 		t.Fatalf("keys of claims: got %q and error %v, want at least one", keys, err)
 	}
 	for _, key := range keys {
-		if err := client.HSet(t.Context(), key, "until", "1").Err(); err != nil {
+		record := recordtest.With(client.Get(t.Context(), key).Val(), "until", "1")
+		if err := client.SetArgs(t.Context(), key, record, redis.SetArgs{KeepTTL: true}).Err(); err != nil {
 			t.Fatalf("ending the lease of %s: %v", key, err)
 		}
 	}

@@ -173,7 +173,7 @@ func TestRecordOfANewerVersionHoldsNoQuestionUp(t *testing.T) {
 	newer := undecided(t, tokens, "POST /pay", "POST /pay", "newer", nil)
 	undecided(t, tokens, "POST /pay", "POST /pay", "k", asked.resolve)
 	at := tokens.keysOf(newer)[0]
-	expect.NoError(t, "HSET", redis.Client().HSet(t.Context(), at, "state", "@2:9.9.9 claimed").Err())
+	setWord(t, tokens, at, "state", "@2:9.9.9 claimed")
 	_, _, err := tokens.InDoubt(t.Context(), DoubtPage{})
 	expect.Error(t, "a page for people", err, redisstore.ErrNewer)
 	tokens.asker.answersFor("POST /pay", asked.resolve)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/names"
@@ -151,16 +152,33 @@ func (t *Tokens) claim(ctx context.Context, key OperationKey, options ClaimOptio
 	if err := t.genuine(key); err != nil {
 		return Outcome{}, err
 	}
-	options.Owner, options.Route, options.RequestID = owner, shownRoute(cmp.Or(options.Route, key.scope)), shownRequest(options.RequestID)
+	terms := options.terms(key)
 	reply, err := t.on(options.Ack).Run(ctx, scripts.TokenClaim, t.keys(key),
-		&options.Owner, &options.Fingerprint, options.Lease.Milliseconds(), (*string)(&options.Policy),
-		options.Retention.Milliseconds(), &options.Scope, birth(key), word(options.awaited, "await"),
-		&options.Route, &options.RequestID, whose(key.principal), t.keepOpen.Milliseconds(), word(options.Resolve != nil, "1"))
+		&owner, &terms, options.Lease.Milliseconds(), &options.Scope, birth(key), word(options.awaited, "await"), t.keepOpen.Milliseconds())
 	if err != nil && (len(reply) == 0 || reply.Word() == "granted") {
 		return Outcome{}, fmt.Errorf("claim token: %w", err)
 	}
 	// only grants need confirmation by replicas
 	return t.outcome(ctx, reply, key, owner)
+}
+
+// terms are what a claim writes into the record as it is, see scripts/lib/record.lua.
+func (t ClaimOptions) terms(key OperationKey) string {
+	return strings.Join([]string{
+		strconv.FormatInt(t.Retention.Milliseconds(), 10), strconv.FormatInt(t.Lease.Milliseconds(), 10),
+		fingerprintWord(t.Fingerprint), string(t.Policy),
+		shownRoute(cmp.Or(t.Route, key.scope)), shownRequest(t.RequestID), whose(key.principal), word(t.Resolve != nil, "1"),
+	}, "\t")
+}
+
+var fingerprintForm = names.NewForm("!-~", 1, 128)
+
+// fingerprintWord is a fingerprint as a record keeps it.
+func fingerprintWord(text string) string {
+	if fingerprintForm.MatchString(text) {
+		return text
+	}
+	return names.Digest("fingerprint", text)
 }
 
 // soon is about how long a claim that is going to be given back stays.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/recordtest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -144,11 +145,11 @@ func addHeaders(request *http.Request, headers []string) {
 }
 
 // runScript runs a line of Lua on a token's record, unknown to its owner.
-func runScript(t testing.TB, tokens *Tokens, key, lua string) string {
+func runScript(t testing.TB, tokens *Tokens, key, lua string, args ...any) string {
 	t.Helper()
 	// not known: the store sends the source
 	script := scripts.New("test", lua)
-	reply, err := tokens.store.Run(t.Context(), script, []string{key})
+	reply, err := tokens.store.Run(t.Context(), script, []string{key}, args...)
 	expect.NoError(t, fmt.Sprintf("running %q", lua), err)
 	return reply.Word()
 }
@@ -156,7 +157,21 @@ func runScript(t testing.TB, tokens *Tokens, key, lua string) string {
 // lapse ends a claim's lease, and returns its fingerprint.
 func lapse(t testing.TB, tokens *Tokens, key string) string {
 	t.Helper()
-	return runScript(t, tokens, key, "redis.call('HSET', KEYS[1], 'until', '1') return {redis.call('HGET', KEYS[1], 'fingerprint')}")
+	setWord(t, tokens, key, "until", "1")
+	return recordtest.Words(record(t, tokens, key))["fingerprint"]
+}
+
+// record is the record under a key of Redis, "" if there is none.
+func record(t testing.TB, tokens *Tokens, key string) string {
+	t.Helper()
+	return runScript(t, tokens, key, "return {redis.call('GET', KEYS[1]) or ''}")
+}
+
+// setWord changes a word of a record.
+func setWord(t testing.TB, tokens *Tokens, key, name, word string) {
+	t.Helper()
+	changed := recordtest.With(record(t, tokens, key), name, word)
+	runScript(t, tokens, key, "return {redis.call('SET', KEYS[1], ARGV[1], 'KEEPTTL').ok}", changed)
 }
 
 // forget removes a token's record, as a flush or an eviction does.
@@ -165,10 +180,10 @@ func forget(t testing.TB, tokens *Tokens, key OperationKey) {
 	runScript(t, tokens, tokens.keys(key)[0], "return {redis.call('DEL', KEYS[1])}")
 }
 
-// field reads a field of a token's record; one that is not there is "".
+// field reads a word of an operation's record, or its answer.
 func field(t testing.TB, tokens *Tokens, key OperationKey, name string) string {
 	t.Helper()
-	return runScript(t, tokens, tokens.keys(key)[0], "return {redis.call('HGET', KEYS[1], '"+name+"') or ''}")
+	return recordtest.Words(record(t, tokens, tokens.keys(key)[0]))[name]
 }
 
 // newSilentTokens returns tokens whose store has gone away.

@@ -7,7 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -185,8 +187,16 @@ func inDoubt(reply scripts.Reply, operation string) error {
 	return doubt
 }
 
-// shownRoute is a route as operators see it. One from a client's path may be long.
-func shownRoute(route string) string { return route[:min(len(route), 200)] }
+// shownRoute is a route as operators see it. A path that a client chose may be long, and hold
+// anything; a tab or a line feed would end a word of the record.
+func shownRoute(route string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, route[:min(len(route), 200)])
+}
 
 var requestForm = names.NewForm("!-~", 1, 128)
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/recordtest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/redisstore/observe"
@@ -160,7 +161,7 @@ func TestEncryptedAnswerOfASettlementCanBeRepeated(t *testing.T) {
 	for range 2 {
 		expect.Error(t, "Settle", tokens.Settle(t.Context(), name, settlement), nil)
 	}
-	stored := runScript(t, tokens, tokens.keysOf(name)[0], "return {redis.call('HGET', KEYS[1], 'answer')}")
+	stored := recordtest.Words(record(t, tokens, tokens.keysOf(name)[0]))["answer"]
 	expect.Equal(t, "the stored answer begins as encrypted ones do", stored[:2], "2 ")
 	outcome, err := tokens.Claim(t.Context(), ClientKey("", "pay", "k"), ClaimOptions{Fingerprint: "f"})
 	expect.Error(t, "Claim", err, nil)
@@ -187,7 +188,7 @@ func TestFreedTokenStaysAfterAnAttemptThatNeverBegan(t *testing.T) {
 		key, options := IssuedToken("", token.Value), ClaimOptions{Fingerprint: "f", Lease: time.Hour}
 		expect.Error(t, "Abandon", tokens.Abandon(t.Context(), key, claim(t, tokens, key, options).Owner), nil)
 		// its minute was over long ago
-		runScript(t, tokens, tokens.keys(key)[0], "redis.call('HSET', KEYS[1], 'claimable', '1') return {'ok'}")
+		setWord(t, tokens, tokens.keys(key)[0], "claimable", "1")
 		expect.Error(t, "Settle as not begun", tokens.Settle(t.Context(), key.record, Settlement{Decision: NotBegun}), nil)
 		expect.Error(t, "Release", tokens.Release(t.Context(), key, claim(t, tokens, key, options).Owner), nil)
 		status, err := tokens.Status(t.Context(), key)

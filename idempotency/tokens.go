@@ -8,8 +8,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/coatcheck/coatcheck/internal/notifier"
 	"github.com/coatcheck/coatcheck/internal/secret"
@@ -207,8 +209,9 @@ type Token struct {
 // issue another: the token of this call was not handed out.
 func (t *Tokens) Issue(ctx context.Context, principal, scope string, ttl time.Duration) (Token, error) {
 	ttl = cmp.Or(ttl, day)
-	if ttl < MinTTL || ttl > MaxTTL || len(scope) > maxScope {
-		return Token{}, fmt.Errorf("idempotency: ttl %v: %v to %v; scope: up to %d characters", ttl, MinTTL, MaxTTL, maxScope)
+	if ttl < MinTTL || ttl > MaxTTL || len(scope) > maxScope || strings.ContainsFunc(scope, unicode.IsControl) {
+		return Token{}, fmt.Errorf("idempotency: ttl %v: %v to %v; scope %q: up to %d bytes without control characters",
+			ttl, MinTTL, MaxTTL, scope, maxScope)
 	}
 	token := Token{Value: t.tokenKeys.sign(principal, secret.New()), Scope: scope}
 	reply, err := t.store.Run(ctx, scripts.TokenIssue, t.keys(IssuedToken(principal, token.Value))[:1], ttl.Milliseconds(), scope)

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/recordtest"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -217,6 +218,12 @@ func (b *box) fields(key string) map[string]string {
 		b.Fatalf("HGETALL %s: %v", key, err)
 	}
 	return fields
+}
+
+// setWord changes a word of the operation's record.
+func (b *box) setWord(name, word string) {
+	b.Helper()
+	b.do("SET", tokenKey[0], recordtest.With(b.do("GET", tokenKey[0]).(string), name, word), "KEEPTTL")
 }
 
 // same fails the test if the keys are no longer as they were. An expiry may differ by what rounding

@@ -71,7 +71,7 @@ func TestFenceFollowsOneThatIsAheadOfTheClock(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		const ahead = "9007199254740000" // near 2^53
 		b.granted(claim{})
-		b.do("HSET", tokenKey[0], "fence", ahead)
+		b.setWord("fence", ahead)
 		b.release("ann")
 		for i := range int64(3) {
 			between(t, "the token's fence", b.granted(claim{owner: fmt.Sprint(i)}), 9007199254740001+i, 9007199254740001+i)

@@ -68,11 +68,11 @@ var keepings = []keeping{
 		b.complete("ann", "done")
 		return []any{"ann", "done", ""}
 	}, "already"},
-	{"repeat that waits", scripts.TokenClaim, tokenKey, byAnn("bob", "print", minute, "hold", hour, "", "any", "await", "", "", "", keepOpen, ""), "busy"},
+	{"repeat that waits", scripts.TokenClaim, tokenKey, byAnn(claiming("bob", "await")...), "busy"},
 	{"repeat that waits beside another", scripts.TokenClaim, tokenKey, func(b *box) []any {
 		b.granted(claim{})
-		b.run(scripts.TokenClaim, tokenKey, "cy", "print", minute, "hold", hour, "", "any", "await", "", "", "", keepOpen, "")
-		return []any{"bob", "print", minute, "hold", hour, "", "any", "await", "", "", "", keepOpen, ""}
+		b.run(scripts.TokenClaim, tokenKey, claiming("cy", "await")...)
+		return claiming("bob", "await")
 	}, "busy"},
 	{"claim given back", scripts.TokenRelease, tokenKey, func(b *box) []any {
 		b.issue(hour, "")

@@ -18,10 +18,10 @@ import (
 // says it.
 var formats = map[string]string{
 	"incarnation": "marker", "store_restored": "marker", "store_places": "marker", "store_leave": "marker",
-	"token_issue": "token.state", "token_claim": "token.state -list", "token_answer": "token.state", "token_complete": "token.state -list",
-	"token_extend": "token.state -list", "token_release": "token.state -list",
-	"operation_list": "-list", "operation_count": "-list", "operation_get": "token.state", "operation_settle": "token.state -list",
-	"operation_forget": "token.state", "operation_resolve": "token.state",
+	"token_issue": "token", "token_claim": "token -list", "token_answer": "token", "token_complete": "token -list",
+	"token_extend": "token -list", "token_release": "token -list",
+	"operation_list": "-list", "operation_count": "-list", "operation_get": "token", "operation_settle": "token -list",
+	"operation_forget": "token", "operation_resolve": "token",
 	"counter_open": "counter counter marker", "counter_era": "marker", "counter_incr": "counter counter marker counter", "counter_set": "counter counter marker",
 	"counter_retire": "counter counter marker counter", "counter_get": "counter",
 	"lock_enter": "-redislock lock -lock -lock -lock marker", "lock_renew": "-redislock lock -lock -lock -lock", "lock_leave": "-redislock lock -lock -lock -lock marker",

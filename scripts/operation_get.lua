@@ -1,6 +1,6 @@
 -- operation_get: shows the state of an operation, or of an issued token.
--- Uses   format clock integer
--- KEYS   [1] the token's record (hash)
+-- Uses   format clock integer record words
+-- KEYS   [1] the operation's record (string, lib/record)
 -- ARGV   none
 -- Reply  {'unknown'} | {'ok', state, route, request id, fence, attempts, policy, began at, lease
 --        until, expires at, settled, scope, whose, asks}; state is issued, claimed, in-doubt or
@@ -8,14 +8,17 @@
 --        noted; asks is '1' if a resolver may be asked; a number or time that never was is 0
 -- Units  times in milliseconds since 1970 of this server
 -- Effect none
-local record = redis.call('HMGET', KEYS[1], 'state', 'route', 'request', 'fence', 'attempts', 'policy', 'began', 'until', 'settled', 'scope', 'whose', 'asks')
-local state = record[1]
-refuse_newer('token', state)
+local text = redis.call('GETRANGE', KEYS[1], 0, 2047)
+local state = state_of(text)
 if not state then
   return {'unknown'}
 end
-if state == 'claimed' and tonumber(record[8]) <= now then
+local record = words_of(text)
+if state == 'claimed' and tonumber(record['until']) <= now then
   state = 'in-doubt'
 end
-return {'ok', state, record[2] or '', record[3] or '', record[4] or '0', record[5] or '0', record[6] or '', record[7] or '0',
-  record[8] or '0', integer(now + redis.call('PTTL', KEYS[1])), record[9] or '', record[10] or '', record[11] or '', record[12] or ''}
+local function number(word)
+  return word ~= '' and word or '0'
+end
+return {'ok', state, record.route ~= '' and record.route or record.scope, record.request, number(record.fence), number(record.attempts), record.policy, number(record.began),
+  number(record['until']), integer(now + redis.call('PTTL', KEYS[1])), record.settled, record.scope, record.whose, record.asks}

@@ -1,27 +1,30 @@
 -- token_complete: records the answer of the attempt that holds the claim, for the retention that
 -- the claim has noted. A late owner is accepted until another attempt has taken over; repeating it
 -- is harmless, and does not keep the answer for longer.
--- Uses   format integer awaited under_way answer
--- KEYS   [1] the token's record (hash)  [2] the operations under way (sorted set)
+-- Uses   under_way awaited format record touch
+-- KEYS   [1] the operation's record (string, lib/record)  [2] the operations under way (sorted set)
 -- ARGV   [1] owner  [2] answer, any bytes  [3] channel of the waiting
 -- Reply  {'ok'} | {'already'} this owner's answer is recorded | {'stale'} the claim is another's,
 --        or was given back | {'gone'} no such record
 -- Units  the retention is in milliseconds
 -- Effect writes on ok and already; a repeat writes the same again, so that its acknowledgement has
 --        something to wait for
-local record = redis.call('HMGET', KEYS[1], 'state', 'owner', 'awaited', 'keep')
-refuse_newer('token', record[1])
-if not record[1] then
+local text, owned = redis.call('GET', KEYS[1]), 'claimed\t' .. ARGV[1] .. '\t'
+if text and ARGV[1] ~= '' and string.sub(text, 1, #owned) == owned then
+  unlist() -- before what may add something, see lib/under_way
+  local awaited, keep = string.match(text, '^%d*\t(1?)\t[^\t]*\t(%d*)', #owned + 1)
+  redis.call('SET', KEYS[1], 'completed' .. string.sub(text, 8) .. ARGV[2], 'PX', keep)
+  tell_waiting(awaited, ARGV[3])
+  return {'ok'}
+end
+
+local state = state_of(text)
+if not state then
   return {'gone'}
 end
-if record[2] ~= ARGV[1] or record[1] == 'issued' then
+if ARGV[1] == '' or state ~= 'completed' or string.sub(text, 11, #ARGV[1] + 11) ~= ARGV[1] .. '\t' then
   return {'stale'}
 end
-unlist() -- before what may add something, see lib/under_way
-if record[1] == 'completed' then
-  redis.call('HSET', KEYS[1], 'state', 'completed')
-  return {'already'}
-end
-record_answer(ARGV[2], record[4])
-tell_waiting(record[3], KEYS[1], ARGV[3])
-return {'ok'}
+unlist()
+touch()
+return {'already'}

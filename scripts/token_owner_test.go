@@ -168,7 +168,7 @@ func TestReleaseForgetsAClientsOwnKey(t *testing.T) {
 		if again := b.granted(claim{owner: "bob"}); again <= first {
 			t.Errorf("the fence after a release: got %d, want more than %d", again, first)
 		}
-		b.do("HSET", tokenKey[0], "fence", "9007199254740000")
+		b.setWord("fence", "9007199254740000")
 		want(t, b.release("bob"), "ok")
 		b.do("DEL", tokenKey[0])
 
@@ -245,7 +245,7 @@ func TestAnswerOfAnOperatorStaysForTheRetentionOfTheClaim(t *testing.T) {
 
 func TestCompletedRecordEndsAfterItsRetention(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		b.run(scripts.TokenClaim, tokenKey, "ann", "print", 100, "hold", 150, "", "any", "", "", "", "", keepOpen, "")
+		b.granted(claim{lease: 100, retention: 150})
 		b.complete("ann", "done")
 		expect.Eventually(t, "the record kept for 150 ms is gone", func() bool { return b.token()[0] == "unknown" })
 		want(t, b.complete("ann", "done"), "gone")

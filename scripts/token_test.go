@@ -1,6 +1,7 @@
 package scripts_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
@@ -28,6 +29,12 @@ type claim struct {
 	issued             bool // only a token that was issued will do
 	route, request     string
 	whose, asks        string
+	await              string
+}
+
+// claiming are the arguments of a claim by an owner.
+func claiming(owner, await string) []any {
+	return []any{owner, fmt.Sprint(hour, "\t", minute, "\tprint\thold\t\t\t\t"), minute, "", "any", await, keepOpen}
 }
 
 func (b *box) claim(c claim) []string {
@@ -51,7 +58,9 @@ func (b *box) claim(c claim) []string {
 	if c.issued {
 		birth = "issued"
 	}
-	return b.run(scripts.TokenClaim, tokenKey, or(c.owner, "ann"), or(c.fingerprint, "print"), c.lease, or(c.policy, "hold"), c.retention, c.scope, birth, "", c.route, c.request, c.whose, c.keepOpen, c.asks)
+	terms := fmt.Sprint(c.retention, "\t", c.lease, "\t", or(c.fingerprint, "print"), "\t", or(c.policy, "hold"), "\t",
+		c.route, "\t", c.request, "\t", c.whose, "\t", c.asks)
+	return b.run(scripts.TokenClaim, tokenKey, or(c.owner, "ann"), terms, c.lease, c.scope, birth, c.await, c.keepOpen)
 }
 
 // keepOpen is how long a record without an answer stays.

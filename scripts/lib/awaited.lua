@@ -1,8 +1,7 @@
--- awaited: notifies the processes that wait for the end of a token's attempt. A process that misses
--- the message finds out later by polling. awaited is the record's field of that name: '1' if a
--- client waits, or false.
-local function tell_waiting(awaited, key, channel)
-  if awaited then
-    redis.pcall('PUBLISH', channel, key) -- scripts may not, on some engines
+-- awaited: notifies the processes that wait for the end of an operation's attempt. A process that
+-- misses the message finds out later by polling. awaited is the record's word of that name.
+local function tell_waiting(awaited, channel)
+  if awaited == '1' then
+    redis.pcall('PUBLISH', channel, KEYS[1]) -- scripts may not, on some engines
   end
 end

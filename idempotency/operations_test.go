@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -176,6 +177,29 @@ func TestLongAndStrangeNamesOfRoutesAndRequestsAreNotKept(t *testing.T) {
 	operation, err := tokens.Operation(t.Context(), key.record)
 	expect.Error(t, "Operation", err, nil)
 	expect.Equal(t, "route and request id", []string{operation.Route, operation.RequestID}, []string{long[:200], ""})
+}
+
+// The words of a claim stand in the record as they are: none may hold what ends a word.
+func FuzzTermsOfAClaimAreEightWords(f *testing.F) {
+	f.Add("print", "POST /pay", "req-1", "scope")
+	f.Add("a\tb", "a\tb\nc", "\t", "\n")
+	f.Fuzz(func(t *testing.T, fingerprint, route, request, scope string) {
+		options := ClaimOptions{Fingerprint: fingerprint, Route: route, RequestID: request}.withDefaults()
+		terms := options.terms(ClientKey("p", scope, "k"))
+		if strings.Count(terms, "\t") != 7 || strings.ContainsAny(terms, "\n") || len(terms) > 1200 {
+			t.Errorf("terms of %q: got %q, want eight words with a tab between them", []string{fingerprint, route, request, scope}, terms)
+		}
+		if fields := strings.Split(terms, "\t"); strings.ContainsAny(fields[2], " ") || fields[2] == "" {
+			t.Errorf("the word of the fingerprint %q: got %q", fingerprint, fields[2])
+		}
+	})
+}
+
+func TestScopeOfATokenHasNoControlCharacters(t *testing.T) {
+	tokens := newTokens(t, storetest.Open(t, redisstore.Config{}))
+	if _, err := tokens.Issue(t.Context(), "", "a\tb", 0); err == nil || !strings.Contains(err.Error(), "control characters") {
+		t.Errorf("Issue with a tab in its scope: got error %v, want one about control characters", err)
+	}
 }
 
 // An operator frees a token when the time for its first claim is over. An attempt that never

@@ -20,5 +20,6 @@ end
 local function number(word)
   return word ~= '' and word or '0'
 end
-return {'ok', state, record.route ~= '' and record.route or record.scope, record.request, number(record.fence), number(record.attempts), record.policy, number(record.began),
+local route = record.attempts ~= '' and record.route == '' and record.scope or record.route
+return {'ok', state, route, record.request, number(record.fence), number(record.attempts), record.policy, number(record.began),
   number(record['until']), integer(now + redis.call('PTTL', KEYS[1])), record.settled, record.scope, record.whose, record.asks}

@@ -30,6 +30,9 @@ func TestResolverTakesTheClaimOfAnAttemptInDoubt(t *testing.T) {
 		for _, late := range [][]string{b.complete("ann", "late"), b.extend("ann", minute), b.release("ann")} {
 			want(t, late, "stale")
 		}
+		for _, nobody := range [][]string{b.complete("", "late"), b.extend("", minute), b.extend("", 0), b.release("")} {
+			want(t, nobody, "stale") // the record has no owner now
+		}
 		want(t, b.doubts(), "t") // until it is settled
 		reply = b.claim(claim{owner: "bob", policy: "takeover"})
 		word(t, reply, "resolving", 1)

@@ -190,3 +190,22 @@ func TestTokenShowsEveryState(t *testing.T) {
 		state("completed", fence, "2")
 	})
 }
+
+// Until its first claim an issued token has no route, and then that of its scope where the claim
+// names none.
+func TestRouteOfAnIssuedTokenIsItsScope(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		route := func(want string) {
+			t.Helper()
+			reply := b.run(scripts.OperationGet, tokenKey[:1])
+			expect.Equal(t, "route after "+lastAsked(t), reply[2], want)
+		}
+		b.issue(hour, "pay")
+		route("")
+		b.granted(claim{scope: "pay"})
+		route("pay")
+		b.release("ann")
+		b.granted(claim{scope: "pay", route: "POST /pay"})
+		route("POST /pay")
+	})
+}

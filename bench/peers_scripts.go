@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/redis/rueidis"
 
@@ -37,9 +38,10 @@ var (
 
 // claim takes a key for an owner; if there is an answer already, it returns that one.
 func (r byRueidis) claim(ctx context.Context, key, owner, fingerprint string) (answer []byte, granted bool, err error) {
-	said, err := claimScript.Exec(ctx, r.client, keysOf(key), []string{owner, fingerprint, strconv.FormatInt(peerLease.Milliseconds(), 10),
-		"hold", strconv.FormatInt(peerRetention.Milliseconds(), 10), "", "any", "", "", "", "",
-		strconv.FormatInt(idempotency.MinKeepOpen.Milliseconds(), 10), ""}).AsStrSlice()
+	lease := strconv.FormatInt(peerLease.Milliseconds(), 10)
+	terms := strings.Join([]string{strconv.FormatInt(peerRetention.Milliseconds(), 10), lease, fingerprint, "hold", "", "", "", ""}, "\t")
+	said, err := claimScript.Exec(ctx, r.client, keysOf(key), []string{owner, terms, lease, "", "any", "",
+		strconv.FormatInt(idempotency.MinKeepOpen.Milliseconds(), 10)}).AsStrSlice()
 	switch {
 	case err != nil:
 		return nil, false, err

@@ -136,7 +136,7 @@ func TestRepeatOfAWriteIsConfirmedOnlyByReplicasThatHaveIt(t *testing.T) {
 	acquire := []any{"nonce", "", 1000, "trust", 0, "", "", "", "", "41/10/12", 0, 0, 10, 60_000, 0}
 	lease := run(scripts.WorkerAcquire, pool, acquire...)
 	claim := func(name string) []any {
-		args := []any{"ann", "print", 60_000, "hold", 60_000, "", "any", "", "", "", "", 60_000, ""}
+		args := []any{"ann", "60000\t60000\tprint\thold\t\t\t\t", 60_000, "", "any", "", 60_000}
 		run(scripts.TokenClaim, token(name), args...)
 		return args
 	}

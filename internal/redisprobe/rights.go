@@ -32,6 +32,7 @@ var neededCommands = []needed{
 	{"TYPE", "K"},
 	{"GET", "K"},
 	{"GETRANGE", "K", "0", "0"},
+	{"STRLEN", "K"},
 	{"SET", "K", "x", "XX", "GET"}, // a syntax error before Redis 6.2
 	{"MSET", "K", "x", "K"},
 	{"MSETNX", "K", "x", "K"},

@@ -103,3 +103,53 @@ func TestRequestThatTookNoByteIsSentOnANewConnection(t *testing.T) {
 	}
 	expect.Equal(t, "requests that came whole, of those with an answer", whole.Load(), answered)
 }
+
+// tries is a transport whose connections take bytes of a request, and then fail.
+type tries struct {
+	*testing.T
+
+	kept  []bool  // whether the connection of each try has carried a request before
+	takes []int64 // bytes of each try
+	asked int
+}
+
+func (f *tries) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	expect.NoError(f, "ReadAll", err)
+	expect.Equal(f, "the body of a try", string(body), "pay")
+	conn := countConn(nil)
+	httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{Conn: conn, Reused: f.kept[f.asked]})
+	conn.written.Add(f.takes[f.asked])
+	f.asked++
+	return nil, io.EOF
+}
+
+// net/http gives up where its reader has learned of the end first: the gateway goes on, while only
+// kept connections fail that have taken nothing.
+func TestRequestGoesOnWhileOnlyKeptConnectionsTookNothing(t *testing.T) {
+	for name, row := range map[string]struct {
+		kept  []bool
+		takes []int64
+		once  bool
+		want  int
+	}{
+		"two kept ones and a new one": {[]bool{true, true, false, true}, []int64{0, 0, 0, 0}, false, 3},
+		"a kept one took a byte":      {[]bool{true, true, false}, []int64{0, 1, 0}, false, 2},
+		"a new one":                   {[]bool{false, false}, []int64{0, 0}, false, 1},
+		"a body that is read once":    {[]bool{true, false}, []int64{0, 0}, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := &exchange{}
+			ctx := httptrace.WithClientTrace(context.WithValue(t.Context(), exchangeKey{}, x), &httptrace.ClientTrace{GotConn: x.contact.got})
+			r, err := http.NewRequestWithContext(ctx, "POST", "http://service", strings.NewReader("pay"))
+			expect.NoError(t, "NewRequest", err)
+			if row.once {
+				r.GetBody = nil
+			}
+			failing := &tries{T: t, kept: row.kept, takes: row.takes}
+			_, err = anew{failing}.RoundTrip(r)
+			expect.Error(t, "RoundTrip", err, io.EOF)
+			expect.Equal(t, "tries", failing.asked, row.want)
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/http"
 	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
@@ -95,13 +96,14 @@ type contact struct {
 type mark struct {
 	conn   *countedConn
 	before int64
+	kept   bool // it has carried a request before
 }
 
 // got notes that a connection was given to the request, before anything of it is written.
 func (w *contact) got(info httptrace.GotConnInfo) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m := mark{conn: counted(info.Conn)}
+	m := mark{conn: counted(info.Conn), kept: info.Reused}
 	if m.conn != nil {
 		m.before = m.conn.written.Load()
 		m.conn.before.Store(m.before)
@@ -120,4 +122,34 @@ func (w *contact) untouched() bool {
 		}
 	}
 	return true
+}
+
+// mayGoAnew reports whether the connection that took no byte of the request was a kept one.
+func (w *contact) mayGoAnew() bool {
+	if !w.untouched() {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.given) > 0 && w.given[len(w.given)-1].kept
+}
+
+// anew sends a request on another connection if the service had closed the kept one before it took
+// a byte. net/http does so too, but not if its reader learns of the end before its writer.
+type anew struct{ http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (t anew) RoundTrip(r *http.Request) (*http.Response, error) {
+	for {
+		answer, err := t.RoundTripper.RoundTrip(r)
+		if err == nil || r.GetBody == nil || r.Context().Err() != nil || !exchangeOf(r.Context()).contact.mayGoAnew() {
+			return answer, err
+		}
+		body, unread := r.GetBody()
+		if unread != nil {
+			return answer, err
+		}
+		r = r.WithContext(r.Context()) // a transport must leave a request as it is
+		r.Body = body
+	}
 }

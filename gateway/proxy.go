@@ -18,7 +18,7 @@ import (
 
 func (g *Gateway) proxy(transport http.RoundTripper) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
-		Transport:      transport,
+		Transport:      anew{transport},
 		Rewrite:        g.rewrite,
 		ModifyResponse: g.inspect,
 		ErrorHandler:   g.noAnswer,
@@ -137,9 +137,9 @@ func hideKeys(p *httputil.ProxyRequest) {
 }
 
 // once makes a request one that net/http does not send again by itself, whatever its method: a safe
-// one gets an empty body that can be read once. One that is not safe it sends on another connection
-// if nothing was written to the first, which the service had closed after an earlier answer; its
-// body can be read again for that.
+// one gets an empty body that can be read once. One that is not safe goes to another connection if
+// nothing was written to the first, which the service had closed after an earlier answer; its body
+// can be read again for that, see [anew].
 func once(p *httputil.ProxyRequest) {
 	out := p.Out
 	out.GetBody = nil

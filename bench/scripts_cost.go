@@ -69,8 +69,8 @@ func redisCommand(ctx context.Context, args []string, _ io.Reader, stdout io.Wri
 		"bytes afterwards", "bare",
 	}}
 	costs.report(t, told)
-	t.Notes = append(t.Notes, fmt.Sprintf("µs: usec_per_call of EVALSHA, %d calls in a round, of those for worker ids %d, in pipelines of %d; "+
-		"a second: how many of it Redis can run if it does nothing else. Commands: those that a script runs. Bytes afterwards: how much "+
+	t.Notes = append(t.Notes, fmt.Sprintf("µs: usec_per_call of EVALSHA, %d calls in a round, of those for worker ids %d, in pipelines "+
+		"of %d; a second: how many of it Redis can run if it does nothing else. Commands: those that a script runs. Bytes afterwards: how much "+
 		"used_memory has grown since the first act on the key, for each call.", *n, min(*n, turnsOfSlots), pipelined))
 	return out.write(stdout, t)
 }

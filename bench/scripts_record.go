@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
@@ -67,7 +68,7 @@ func (c *recordedConn) Write(text []byte) (int, error) {
 	c.sent.Write(text)
 	for {
 		words, size, err := commandIn(c.sent.Bytes())
-		if err == io.ErrUnexpectedEOF {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
 			return c.Conn.Write(text)
 		}
 		if err != nil {
@@ -95,7 +96,7 @@ func commandIn(text []byte) (words []string, size int, err error) {
 		}
 		words = append(words, string(word[:length]))
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
 	return words, len(text) - from.Len() - reader.Buffered(), err

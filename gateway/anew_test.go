@@ -141,7 +141,7 @@ func TestRequestGoesOnWhileOnlyKeptConnectionsTookNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x := &exchange{}
 			ctx := httptrace.WithClientTrace(context.WithValue(t.Context(), exchangeKey{}, x), &httptrace.ClientTrace{GotConn: x.contact.got})
-			r, err := http.NewRequestWithContext(ctx, "POST", "http://service", strings.NewReader("pay"))
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://service", strings.NewReader("pay"))
 			expect.NoError(t, "NewRequest", err)
 			if row.once {
 				r.GetBody = nil

@@ -84,7 +84,7 @@ type guard struct {
 // init makes a guard of a process that [Run] has started as one. A guard needs few packages, and
 // each package of the program that Go initializes takes time: before main most of them are ready,
 // here only those that this package imports and some of Go's own.
-func init() {
+func init() { //nolint:gochecknoinits // main comes after the packages that a guard does without
 	if len(os.Args) < 2 || os.Args[1] != guardCommand {
 		return
 	}

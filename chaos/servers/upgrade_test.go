@@ -21,7 +21,7 @@ import (
 
 // release is the commit of the program from which upgrades begin: the first with the formats of
 // 1.0.0-rc.2.
-const release = "7e4a1cac"
+const release = "80499b1c"
 
 // releaseProgram builds the program of the last release from the history of this repository, in a
 // folder that stays, so that only the first build compiles it.

@@ -6,13 +6,13 @@ FUZZTIME ?= 20s
 ATONCE   := $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 4)))
 TESTRUN  := bin/testrun
 # The first ones wait for most of their time and import little: they run while the others compile.
-LONGEST  := ./scripts ./redisstore ./lock ./counter ./workerlease ./server ./cmd/coatcheck/internal/cli ./gateway ./client ./idempotency ./embedded ./conformance ./internal/redisprobe ./internal/testing/redistest
+LONGEST  := ./scripts ./redisstore ./lock ./counter ./workerlease ./server ./cmd/coatcheck/internal/cli ./gateway ./client ./idempotency ./embedded ./conformance ./internal/redisprobe ./internal/testing/redistest ./number ./segment ./limit ./internal/leasesim ./openapi
 # Every module beside the main one but for deploy/check, which make deploy-check runs.
 MODULES  := $(filter-out tools deploy/check,$(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod)))
 # More for one run: make run ARGS='--listen 127.0.0.1:9090',
 # make test-go ARGS='-run TestClaim ./idempotency'
 ARGS     ?=
-# What walks and modules leave to make nightly: make walk SHORT=-short.
+# What modules leave to make nightly: make check-modules SHORT=-short.
 SHORT    ?=
 # One build serves make test, make check and make nightly: all tests, with the race detector. A tag
 # says when the tests of a file run: check in make check, steps in make walk, nightly in make
@@ -78,12 +78,12 @@ $(TESTRUN): $(wildcard tools/testrun/*.go tools/testrun/go.*)
 
 # What takes longest begins first, so that no core is idle at the end, and four packages more than
 # there are cores run at a time, since tests of servers wait for a third of their time. The time
-# limit only ends what hangs: a busy machine is the normal case. The linter of make check vets.
+# limit only ends what hangs: a busy machine is the normal case. make check vets.
 test: $(TESTRUN) ## Run the tests: all domains and commands, with the race detector (needs redis-server; ARGS: more flags)
 	@tools/deps test
 	@$(TESTRUN) -race -tags=$(TAGS) -without=$(TAGS) -count=1 -vet=off -p $(ATONCE) -timeout 60m $(ARGS) $(LONGEST) ./...
 
-check: $(TESTRUN) ## Run everything else: linter, fuzzing, browser, SQL servers, examples, bench, chaos, licences, deploy
+check: $(TESTRUN) ## Run everything else: vet, fuzzing, browser, SQL servers, examples, bench, chaos, licences, deploy
 	@GO="$(GO)" TAGS=$(TAGS) MODULES="$(MODULES)" tools/check
 
 nightly: deps $(TESTRUN) ## Run what takes hours: all at full length, all linters, fuzzing, soak, prices, releases (NIGHTLY='chaos walk': only these)
@@ -153,8 +153,8 @@ proof: deps ## Write docs/proof.md and docs/benchmarks.md from nothing (40 minut
 # no race detector, which makes them four times cheaper.
 walk: $(TESTRUN) ## Run small scenes in every order of their steps, and larger ones at random (ARGS)
 	@packages="./internal/testing/walk $$(grep -rl --include='*_test.go' '"$(WALK)"' . | xargs -n 1 dirname | sort -u)" && \
-	$(TESTRUN) -count=1 -vet=off -tags=steps -timeout 6h -run '^TestWalk' -skip '^TestWalkRandomOrders' $(SHORT) $$packages $(ARGS) && \
-	$(TESTRUN) -race -count=1 -vet=off -tags=$(TAGS) -timeout 6h -run '^TestWalkRandomOrders' $(SHORT) $$packages $(ARGS)
+	$(TESTRUN) -count=1 -vet=off -tags=steps -timeout 6h -run '^TestWalk' -skip '^TestWalkRandomOrders' $$packages $(ARGS) && \
+	$(TESTRUN) -race -count=1 -vet=off -tags=$(TAGS) -timeout 6h -run '^TestWalkRandomOrders' $$packages $(ARGS)
 
 soak: ## Load a service and a gateway for an hour with a fault a minute, and compare the halves of all figures (ARGS='-soak=5m')
 	$(GO) test -count=1 -tags=check,nightly -timeout 0 -v -run TestSoakWithFaults ./chaos/soak -args -soak=1h $(ARGS)

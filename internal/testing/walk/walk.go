@@ -59,7 +59,7 @@ type Scene struct {
 }
 
 // few orders of each scene run with -short, and as many at random if it has more.
-const few = 500
+const few = 100
 
 // Every runs the scene in every order, and fails at the first in which its check fails. With -short
 // it leaves most orders of a large scene. Then its random orders are the same in each run, unless

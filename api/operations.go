@@ -42,7 +42,6 @@ type ClaimRequest struct {
 	Fingerprint string `json:"fingerprint"`
 	LeaseMs     *int64 `json:"lease_ms"`
 	Policy      string `json:"policy"`
-	Owner       string `json:"owner,omitempty"` // a secret; "" = the service makes one
 }
 
 // OperationClaim is the body of POST /operation/claim.

@@ -140,7 +140,7 @@ func (p *population) grow(ctx context.Context, t *table) error {
 	p.tell(t, "issued", p.issued)
 	err := forEach(ctx, func(i int) error {
 		outcome, err := p.tokens.Claim(ctx, p.all[i], terms)
-		p.owners[i] = outcome.Grant.Owner
+		p.owners[i] = outcome.Grant.LeaseToken
 		return err
 	}, len(p.all))
 	if err != nil {

@@ -122,7 +122,7 @@ func (c *tokenCalls) issue(ctx context.Context, i int) error {
 
 func (c *tokenCalls) claim(ctx context.Context, i int) error {
 	outcome, err := c.tokens.Claim(ctx, c.keys[i], requestOf(i))
-	c.owners[i] = outcome.Grant.Owner
+	c.owners[i] = outcome.Grant.LeaseToken
 	if err == nil && !outcome.Granted {
 		err = errors.New("a first claim is not granted")
 	}
@@ -188,7 +188,7 @@ type lockCalls struct {
 }
 
 func newLockCalls(store *redisstore.Store, n int) *lockCalls {
-	return &lockCalls{lock.New(store, lock.Config{Owner: "billing-7f9c:4711", Window: time.Minute}), make([]lock.Grant, n)}
+	return &lockCalls{lock.New(store, lock.Config{LeaseToken: "billing-7f9c:4711", Window: time.Minute}), make([]lock.Grant, n)}
 }
 
 func lockName(i int) string { return fmt.Sprintf("lock-%06d", i) }

@@ -1,8 +1,8 @@
 package client
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"net/http"
 	"time"
@@ -10,27 +10,30 @@ import (
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/secret"
 )
 
 const claimTries = 5 // of one claim whose reply does not come
+
+// NewLeaseToken returns a new secret for [ClaimOptions].LeaseToken: 128 random bits as 22
+// characters of base64url. It is safe for concurrent use.
+func NewLeaseToken() string { return secret.New() }
 
 // Claim checks a token and claims it in one step. The errors: ErrInProgress (RetryAfter is the
 // remaining lease of the running attempt), ErrInDoubt, ErrMismatch, ErrUnknownToken; ErrUnavailable
 // (nothing was done); ErrUnknownOutcome (the claim may stand: do not begin).
 //
 // A claim whose reply is lost is asked for again by itself, up to four times while ctx lives, and
-// gets the same grant. After ErrUnknownOutcome a caller that chose [ClaimOptions].Owner can go on
-// asking with it, or give the claim back with Release, where the owner is the lease; else the token
-// is in progress until its lease lapses. Choose a new, random owner for each attempt: two attempts
-// of one owner are both granted.
+// gets the same grant. After ErrUnknownOutcome a caller that set [ClaimOptions].LeaseToken can go
+// on asking with it, or give the claim back with Release, where it is the lease; else the token is
+// in progress until its lease lapses. Make a new one for each attempt, by [NewLeaseToken]: two
+// attempts with one lease token are both granted.
 func (c *Client) Claim(ctx context.Context, token string, terms ClaimOptions) (Outcome, error) {
 	return c.claim(ctx, subject{token: token}, terms)
 }
 
 func (c *Client) claim(ctx context.Context, on subject, terms ClaimOptions) (Outcome, error) {
-	if terms.Owner == "" {
-		terms.Owner = rand.Text()
-	}
+	terms.LeaseToken = cmp.Or(terms.LeaseToken, NewLeaseToken())
 	outcome, err := c.claimOnce(ctx, on, terms)
 	unknown := err // returned unless a repeat decides the outcome
 	began, wait := time.Now(), 100*time.Millisecond
@@ -74,16 +77,14 @@ func rest(ctx context.Context, wait time.Duration) bool {
 func (c *Client) claimOnce(ctx context.Context, on subject, terms ClaimOptions) (Outcome, error) {
 	terms = terms.withDefaults()
 	var claimed api.Claimed
-	claim := call{op: "claim " + on.kind(), method: http.MethodPost, lease: terms.Owner, into: &claimed}
-	if !names.Owner.MatchString(terms.Owner) {
-		return Outcome{}, claim.invalid("an owner has 16 to 128 visible ASCII characters")
+	claim := call{op: "claim " + on.kind(), method: http.MethodPost, lease: terms.LeaseToken, into: &claimed}
+	if !secret.Valid(terms.LeaseToken) {
+		return Outcome{}, claim.invalid("a lease token has 22 characters of base64url, as NewLeaseToken makes them for one attempt")
 	}
 	if !utf8.ValidString(terms.Fingerprint) { // JSON would write others of its kind alike
 		return Outcome{}, claim.invalid("a fingerprint has 1 to 256 bytes of UTF-8: write a digest in hex or base64")
 	}
-	request := api.ClaimRequest{
-		Fingerprint: terms.Fingerprint, LeaseMs: new(millis(terms.Lease)), Policy: string(terms.Policy), Owner: terms.Owner,
-	}
+	request := api.ClaimRequest{Fingerprint: terms.Fingerprint, LeaseMs: new(millis(terms.Lease)), Policy: string(terms.Policy)}
 	var err error
 	if on.own != nil {
 		err = c.claimKey(ctx, *on.own, claim, request)

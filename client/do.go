@@ -3,7 +3,6 @@ package client
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
@@ -102,10 +101,10 @@ func (run *run) claim(ctx context.Context) (Outcome, error) {
 	}
 	late, cancel := linger(ctx, claimGrace)
 	defer cancel()
-	run.terms.Owner = rand.Text()
+	run.terms.LeaseToken = NewLeaseToken()
 	outcome, err := run.client.claim(late, run.on, run.terms)
 	if errors.Is(err, ErrUnknownOutcome) {
-		run.lease = run.terms.Owner
+		run.lease = run.terms.LeaseToken
 		soon, enough := context.WithTimeout(context.WithoutCancel(ctx), claimGrace)
 		defer enough()
 		if run.knows(soon) {

@@ -23,9 +23,8 @@ type call struct {
 	method string
 	path   string // with the query
 	token  string // a secret
-	lease  string // a secret
+	lease  string // a secret: the proof of a lease, or the name of a place in a queue
 	key    string // a secret: the client's API key, once the call is made
-	owned  bool   // lease is sent, as the proof of a lease or the name of a place in a queue
 	repeat string // what makes it the same call when it is sent again; "" = nothing
 	body   any    // nil = none
 	status int    // of success; 0 = 200, or 204 where the answer has no JSON
@@ -111,7 +110,7 @@ func (c *Client) request(ctx context.Context, call call, id string) (*http.Reque
 	if len(body) > largeBody {
 		request.Header.Set("Expect", "100-continue")
 	}
-	if call.owned {
+	if call.lease != "" {
 		request.Header.Set("Lease-Token", call.lease)
 	}
 	if call.repeat != "" {

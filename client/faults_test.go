@@ -53,7 +53,7 @@ func TestALostReplyIsAnUnknownOutcomeAndOnlyAClaimIsSentAgain(t *testing.T) {
 				before := s.proxy.count(verb)
 				err := verbs(s.Client, token, lease)[verb](t.Context())
 				wantError(t, err, client.ErrUnknownOutcome)
-				// only a claim says by its owner that it is the same
+				// only a claim says by its lease token that it is the same
 				times := map[bool]int{false: 1, true: 5}[verb == "claim"]
 				expect.Equal(t, "how often it was sent", s.proxy.count(verb)-before, times)
 				without(t, "the error's text", err.Error(), token)
@@ -88,18 +88,18 @@ func (s *service) claimLost(t *testing.T) {
 
 func (s *service) claimNeverAnswered(t *testing.T) {
 	defer s.proxy.disturb(nil)
-	token, terms := issue(t, s.Client), client.ClaimOptions{Fingerprint: "f", Lease: time.Hour, Owner: "an-owner-of-16-characters"}
+	token, terms := issue(t, s.Client), client.ClaimOptions{Fingerprint: "f", Lease: time.Hour, LeaseToken: client.NewLeaseToken()}
 	s.proxy.disturb(only("claim", 0, loseReply))
 	_, err := s.Claim(t.Context(), token, terms)
 	wantError(t, err, client.ErrUnknownOutcome)
-	without(t, "the error's text", err.Error(), terms.Owner)
+	without(t, "the error's text", err.Error(), terms.LeaseToken)
 	s.proxy.disturb(nil)
 	_, err = s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f"})
 	wantError(t, err, client.ErrInProgress)
 	grant := claim(t, s.Client, token, terms)
-	expect.Equal(t, "the lease of the owner that asks again", grant.Lease, terms.Owner)
-	expect.Equal(t, "the attempt of the owner that asks again", grant.Attempt, 1)
-	succeeds(t, "Release by the owner", s.Release(t.Context(), token, terms.Owner))
+	expect.Equal(t, "the lease of the caller that asks again", grant.Lease, terms.LeaseToken)
+	expect.Equal(t, "the attempt of the caller that asks again", grant.Attempt, 1)
+	succeeds(t, "Release by the caller", s.Release(t.Context(), token, terms.LeaseToken))
 	expect.Equal(t, "the token's state", state(t, s.Client, token), api.StateIssued)
 }
 
@@ -120,11 +120,11 @@ func TestARefusalAfterALostClaimLeavesItsOutcomeUnknown(t *testing.T) {
 	wantError(t, err, client.ErrUnknownToken)
 }
 
-func TestAnOwnerThatIsNoneIsNotSent(t *testing.T) {
+func TestALeaseTokenOfAnotherFormIsNotSent(t *testing.T) {
 	s := embedded(t)
-	for _, owner := range []string{"fifteen-letters", strings.Repeat("o", 129), "an owner with spaces", "sixteen-letters\r\n"} {
-		_, err := s.Claim(t.Context(), "a-token", client.ClaimOptions{Fingerprint: "f", Owner: owner})
-		wantError(t, err, client.ErrInvalidRequest, "owner", owner)
+	for _, owner := range []string{"orders-service-eu", strings.Repeat("o", 23), "a token with 22 spaces", "twenty-two-letters!!\r\n"} {
+		_, err := s.Claim(t.Context(), "a-token", client.ClaimOptions{Fingerprint: "f", LeaseToken: owner})
+		wantError(t, err, client.ErrInvalidRequest, "lease token", owner)
 		without(t, "the error's text", err.Error(), owner)
 	}
 	expect.Equal(t, "claims sent", s.proxy.count("claim"), 0)

@@ -19,7 +19,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/logtest"
@@ -34,7 +33,6 @@ type hostile struct {
 		Key   string `json:"key"`
 		Lease string `json:"lease"`
 		Token string `json:"token"`
-		Owner string `json:"owner"`
 	} `json:"secrets"`
 	Rows []hostileRow `json:"rows"`
 }
@@ -137,12 +135,10 @@ var many = regexp.MustCompile(`<(\d+) of (.)>`)
 // filled is the text of a row with the secrets of the request.
 func filled(says string, request *http.Request, body []byte) string {
 	lease := request.Header.Get("Lease-Token")
-	var claim api.ClaimRequest
-	_ = json.Unmarshal(body, &claim) // most have none
 	_, token, _ := strings.Cut(request.URL.Path, "/token/")
 	token, _, _ = strings.Cut(token, "/")
 	says = strings.NewReplacer("{key}", strings.TrimPrefix(request.Header.Get("Authorization"), "Bearer "), "{lease}", lease, "{token}", token,
-		"{owner}", claim.Owner, "{broken lease}", lease[:len(lease)/2]+`\u001b`+lease[len(lease)/2:], "{torn lease}", lease[:len(lease)/2]+"\x1b"+lease[len(lease)/2:]).Replace(says)
+		"{broken lease}", lease[:len(lease)/2]+`\u001b`+lease[len(lease)/2:], "{torn lease}", lease[:len(lease)/2]+"\x1b"+lease[len(lease)/2:]).Replace(says)
 	return many.ReplaceAllStringFunc(says, func(text string) string {
 		parts := many.FindStringSubmatch(text)
 		n, _ := strconv.Atoi(parts[1]) // the form says it
@@ -167,7 +163,7 @@ func (row hostileRow) call(ctx context.Context, c *client.Client, by hostile) (n
 	case "extend":
 		_, err = c.Extend(ctx, by.Secrets.Token, by.Secrets.Lease, time.Second)
 	case "claim":
-		_, err = c.Claim(ctx, by.Secrets.Token, client.ClaimOptions{Fingerprint: "f", Owner: by.Secrets.Owner})
+		_, err = c.Claim(ctx, by.Secrets.Token, client.ClaimOptions{Fingerprint: "f", LeaseToken: by.Secrets.Lease})
 	case "take_limit":
 		_, err = c.TakeLimit(ctx, "mail", client.LimitRate{N: 2, Per: time.Minute}, 1)
 	default:
@@ -231,5 +227,5 @@ func (h hostile) keepsSecrets(t *testing.T, err error) {
 	written := new(strings.Builder)
 	must(t, "writing the error as JSON", json.NewEncoder(written).Encode(err))
 	without(t, "what is printed of the error", fmt.Sprintf("%v %+v %#v %s %s", err, err, err, written, &log),
-		h.Secrets.Key, h.Secrets.Lease, h.Secrets.Token, h.Secrets.Owner, "\x1b", `\u001b`, `\x1b`)
+		h.Secrets.Key, h.Secrets.Lease, h.Secrets.Token, "\x1b", `\u001b`, `\x1b`)
 }

@@ -57,7 +57,7 @@ func (c *Client) grantLock(ctx context.Context, name string, request LockRequest
 	patient := *c
 	patient.timeout = max(c.timeout, c.timeout+wait) // which may overflow
 	acquire := call{op: "acquire lock", name: name, method: http.MethodPost, path: "/lock/" + name, lease: place,
-		owned: place != "", body: request.wire(wait), status: http.StatusCreated}
+		body: request.wire(wait), status: http.StatusCreated}
 	granted, err := ask(ctx, patient.onNamed, acquire, func(granted api.LockGranted) bool {
 		return granted.Name == name && leaseForm.MatchString(granted.Lease) && granted.Fence > 0 && !granted.Since.IsZero() &&
 			granted.TTLMs > 0 && (request.TTL == 0 || granted.TTLMs == millis(request.TTL))
@@ -68,7 +68,7 @@ func (c *Client) grantLock(ctx context.Context, name string, request LockRequest
 // renewLock extends a lock's lease to one TTL from now.
 func (c *Client) renewLock(ctx context.Context, grant lockGrant) error {
 	renew := call{op: "renew lock", name: grant.name, method: http.MethodPut, path: "/lock/" + grant.name,
-		lease: grant.token, owned: true, body: api.LockRenewal{TTLMs: new(millis(grant.ttl))}}
+		lease: grant.token, body: api.LockRenewal{TTLMs: new(millis(grant.ttl))}}
 	_, err := ask(ctx, c.onNamed, renew, func(renewed api.LockRenewed) bool {
 		return renewed.Name == grant.name && renewed.TTLMs == millis(grant.ttl) && !renewed.ExpiresAt.IsZero()
 	})
@@ -80,5 +80,5 @@ func (c *Client) discardLock(ctx context.Context, grant lockGrant) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	return c.onNamed(ctx, call{op: "release lock", name: grant.name, method: http.MethodDelete, path: "/lock/" + grant.name,
-		lease: grant.token, owned: true})
+		lease: grant.token})
 }

@@ -40,8 +40,7 @@ func (c *Client) Settle(ctx context.Context, name string, s Settlement) error {
 	if s.Decision == api.Happened {
 		request.Status, request.Headers, request.Body = cmp.Or(s.Answer.Status, http.StatusOK), s.Answer.Header, s.Answer.Body
 	}
-	settle := call{op: "settle operation", name: name, method: http.MethodPost, path: "/operation/" + name + "/settle", body: request}
-	settle.lease, settle.owned = s.Lease, s.Lease != ""
+	settle := call{op: "settle operation", name: name, method: http.MethodPost, path: "/operation/" + name + "/settle", lease: s.Lease, body: request}
 	return c.onOperation(ctx, settle)
 }
 

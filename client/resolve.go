@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"net/http"
 	"time"
@@ -38,7 +37,7 @@ func (c *Client) BeginResolving(ctx context.Context, name string, lease time.Dur
 	var begun api.Resolving
 	asked := call{
 		op: "resolve operation", name: name, method: http.MethodPost, path: "/operation/" + name + "/resolve",
-		lease: rand.Text(), owned: true, body: api.ResolveRequest{LeaseMs: givenMillis(lease)}, into: &begun,
+		lease: NewLeaseToken(), body: api.ResolveRequest{LeaseMs: givenMillis(lease)}, into: &begun,
 	}
 	err := c.onOperation(ctx, asked)
 	for try := 1; errors.Is(err, ErrUnknownOutcome) && try < claimTries && rest(ctx, 100*time.Millisecond); try++ {
@@ -58,7 +57,7 @@ func (c *Client) BeginResolving(ctx context.Context, name string, lease time.Dur
 func (c *Client) EndResolving(ctx context.Context, name, lease string) error {
 	return c.onOperation(ctx, call{
 		op: "resolve operation", name: name, method: http.MethodPost, path: "/operation/" + name + "/resolve",
-		lease: lease, owned: true, body: api.ResolveRequest{LeaseMs: new(int64)},
+		lease: lease, body: api.ResolveRequest{LeaseMs: new(int64)},
 	})
 }
 

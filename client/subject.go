@@ -52,7 +52,7 @@ var leaseForm = names.NewForm("!-~", 1, 512)
 // owned makes a call that only the owner of a claim may make. Its op is the last word of its path.
 func (c *Client) owned(ctx context.Context, on subject, made call) error {
 	verb := made.op
-	made.op, made.method, made.owned = verb+" "+on.kind(), http.MethodPost, true
+	made.op, made.method = verb+" "+on.kind(), http.MethodPost
 	if !leaseForm.MatchString(made.lease) {
 		return made.invalid("a lease is what a claim was granted with")
 	}

@@ -29,8 +29,8 @@ type ClaimOptions struct {
 	Fingerprint string
 	Policy      Policy        // "" = Hold
 	Lease       time.Duration // how long the attempt may be silent, 100 ms to a day; 0 = 30 s
-	// of Claim alone: the secret to be Grant.Lease, 16 to 128 visible ASCII bytes; "" = a new one
-	Owner string
+	// of Claim alone: the secret to be Grant.Lease, as [NewLeaseToken] makes it; "" = a new one
+	LeaseToken string
 	// of Do and DoKey: is asked when the operation is in doubt, and they go on with what it says.
 	// nil = they return ErrInDoubt
 	Resolve Resolver

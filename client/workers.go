@@ -116,7 +116,7 @@ func (c *Client) ReleaseWorker(ctx context.Context, lease WorkerLease, usedUntil
 func (c *Client) onLease(lease WorkerLease, query string) func(context.Context, call) error {
 	return func(ctx context.Context, call call) error {
 		call.name, call.path = lease.Pool, "/worker/"+lease.Pool+"/"+strconv.Itoa(lease.WorkerID)+query
-		call.lease, call.owned = lease.Token, true
+		call.lease = lease.Token
 		if !leaseForm.MatchString(lease.Token) || lease.WorkerID < 0 {
 			return call.invalid("a lease is what AcquireWorker returned")
 		}

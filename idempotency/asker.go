@@ -148,7 +148,7 @@ func (a *asker) settle(operation string, begun Resolving, resolve Resolver) erro
 	about.Fence = begun.Fence
 	said, err := question(a.ctx, resolve, about)
 	if err == nil {
-		said.Owner = begun.Owner
+		said.LeaseToken = begun.LeaseToken
 		err = a.tokens.settleResolved(a.ctx, operation, said)
 	}
 	if err != nil {

@@ -45,7 +45,7 @@ func TestAnswersWithoutRoomAreRecordedWithoutTheirBodies(t *testing.T) {
 	tokens.answers.limit = 4 * jobSize
 	key := issue(t, tokens, "")
 	grant := claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Lease: time.Hour})
-	tokens.completeLater(t.Context(), key, grant.Owner, Answer{Status: 201, Body: make([]byte, 4*jobSize)}, &Attempt{})
+	tokens.completeLater(t.Context(), key, grant.LeaseToken, Answer{Status: 201, Body: make([]byte, 4*jobSize)}, &Attempt{})
 	expect.Eventually(t, "it is recorded", func() bool {
 		outcome, err := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f"})
 		return err == nil && outcome.Answer.Status == 201 && outcome.Answer.NotKept
@@ -93,7 +93,7 @@ func TestClaimOfWhatIsAnsweredIsNotGivenBackAgainAndAgain(t *testing.T) {
 		tokens := newTokens(t, store)
 		key := issue(t, tokens, "")
 		grant := claim(t, tokens, key, ClaimOptions{Fingerprint: "f"})
-		expect.Error(t, "Complete", tokens.Complete(t.Context(), key, grant.Owner, Answer{Status: 200}), nil)
+		expect.Error(t, "Complete", tokens.Complete(t.Context(), key, grant.LeaseToken, Answer{Status: 200}), nil)
 		for range 100 {
 			tokens.giveBack(key, "somebody else", ClaimOptions{Lease: time.Hour}.withDefaults())
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
+	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -80,9 +81,8 @@ type ClaimOptions struct {
 	// the scope of the route, for tokens that were issued for one; AnyScope fits all
 	Scope string
 	Ack   int // replicas that must have the claim; 0 = what the store asks for
-	// of Claim alone: the secret that proves the claim, 16 to 128 visible ASCII characters; "" =
-	// a new one
-	Owner string
+	// of Claim alone: the secret that proves the claim, as [NewLeaseToken] makes it; "" = a new one
+	LeaseToken string
 	// the route that it is claimed on, shown to operators; cut to 200 bytes. "" = the scope of a
 	// client's own key
 	Route string
@@ -118,18 +118,18 @@ func (t ClaimOptions) check() error {
 	if t.Retention < time.Millisecond || t.Retention > MaxRetention {
 		return fmt.Errorf("idempotency: retention %v: %v to %v", t.Retention, time.Millisecond, MaxRetention)
 	}
-	if t.Owner != "" && !names.Owner.MatchString(t.Owner) {
-		return errors.New("idempotency: owner: 16 to 128 visible ASCII characters, without spaces")
+	if t.LeaseToken != "" && !secret.Valid(t.LeaseToken) {
+		return errors.New("idempotency: lease token: 22 characters of base64url, as NewLeaseToken makes them for one attempt")
 	}
 	return nil
 }
 
 // Grant is a claim that was granted.
 type Grant struct {
-	Owner   string    // the secret that proves the claim
-	Fence   int64     // larger than that of every attempt before it; below 2^53
-	Attempt int       // counts from 1
-	Until   time.Time // end of the lease by the Redis server's clock
+	LeaseToken string    // the secret that proves the claim
+	Fence      int64     // larger than that of every attempt before it; below 2^53
+	Attempt    int       // counts from 1
+	Until      time.Time // end of the lease by the Redis server's clock
 }
 
 // Outcome is the result of a claim: a grant, or the recorded answer.
@@ -209,7 +209,7 @@ func birth(key OperationKey) string {
 func (t *Tokens) outcome(ctx context.Context, reply scripts.Reply, key OperationKey, owner string) (Outcome, error) {
 	switch reply.Word() {
 	case "granted":
-		grant := Grant{Owner: owner}
+		grant := Grant{LeaseToken: owner}
 		err := reply.Scan(&grant.Fence, &grant.Attempt, &grant.Until)
 		return Outcome{Granted: true, Grant: grant}, err
 	case "replay":
@@ -276,26 +276,25 @@ func (t *Tokens) on(ack int) *redisstore.Store {
 	return t.store.WithAck(ack)
 }
 
-// Complete records the answer of the attempt that owner proves, for the retention of its claim.
-// Repeating it is harmless; a late
-// owner is accepted unless another attempt took over. ErrSuperseded: another attempt has the claim.
-// ErrUnknownToken: the record is gone.
-func (t *Tokens) Complete(ctx context.Context, key OperationKey, owner string, answer Answer) error {
+// Complete records the answer of the attempt that leaseToken proves, for the retention of its
+// claim. Repeating it is harmless; a late answer is accepted unless another attempt took over.
+// ErrSuperseded: another attempt has the claim. ErrUnknownToken: the record is gone.
+func (t *Tokens) Complete(ctx context.Context, key OperationKey, leaseToken string, answer Answer) error {
 	if err := answer.check(); err != nil {
 		return err
 	}
 	sealed := t.answerKeys.seal(key.record, answer)
-	reply, err := t.owned(ctx, scripts.TokenComplete, key, owner, sealed, t.done)
+	reply, err := t.owned(ctx, scripts.TokenComplete, key, leaseToken, sealed, t.done)
 	if err == nil && reply.Word() == "ok" && t.completed != nil {
 		t.completed()
 	}
 	return err
 }
 
-// Extend is the heartbeat of the attempt that owner proves: its lease ends that long from now (0 =
-// the lease it was claimed with). It returns the end of the lease by the Redis server's clock.
+// Extend is the heartbeat of the attempt that leaseToken proves: its lease ends that long from now
+// (0 = the lease it was claimed with). It returns the end of the lease by the Redis server's clock.
 // Errors as Complete.
-func (t *Tokens) Extend(ctx context.Context, key OperationKey, owner string, lease time.Duration) (time.Time, error) {
+func (t *Tokens) Extend(ctx context.Context, key OperationKey, leaseToken string, lease time.Duration) (time.Time, error) {
 	milliseconds := ""
 	if lease != 0 {
 		if lease < MinLease || lease > MaxLease {
@@ -303,18 +302,18 @@ func (t *Tokens) Extend(ctx context.Context, key OperationKey, owner string, lea
 		}
 		milliseconds = strconv.FormatInt(lease.Milliseconds(), 10)
 	}
-	return t.extend(ctx, key, owner, milliseconds)
+	return t.extend(ctx, key, leaseToken, milliseconds)
 }
 
-// Abandon states that the attempt that owner proves has ended without an answer: the token is in
-// doubt from now on, for [Config].KeepOpen at least. Errors as Complete.
-func (t *Tokens) Abandon(ctx context.Context, key OperationKey, owner string) error {
-	_, err := t.extend(ctx, key, owner, "0")
+// Abandon states that the attempt that leaseToken proves has ended without an answer: the token is
+// in doubt from now on, for [Config].KeepOpen at least. Errors as Complete.
+func (t *Tokens) Abandon(ctx context.Context, key OperationKey, leaseToken string) error {
+	_, err := t.extend(ctx, key, leaseToken, "0")
 	return err
 }
 
-func (t *Tokens) extend(ctx context.Context, key OperationKey, owner, lease string) (time.Time, error) {
-	reply, err := t.owned(ctx, scripts.TokenExtend, key, owner, lease, t.keepOpen.Milliseconds(), t.done)
+func (t *Tokens) extend(ctx context.Context, key OperationKey, leaseToken, lease string) (time.Time, error) {
+	reply, err := t.owned(ctx, scripts.TokenExtend, key, leaseToken, lease, t.keepOpen.Milliseconds(), t.done)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -326,8 +325,8 @@ func (t *Tokens) extend(ctx context.Context, key OperationKey, owner, lease stri
 // Release gives a claim back, so that the next request may begin. It is only for an attempt that
 // provably never began. Errors as Complete. A client's own key is forgotten by it, unless there
 // were other attempts: then a second Release answers ErrUnknownToken.
-func (t *Tokens) Release(ctx context.Context, key OperationKey, owner string) error {
-	_, err := t.owned(ctx, scripts.TokenRelease, key, owner, t.done)
+func (t *Tokens) Release(ctx context.Context, key OperationKey, leaseToken string) error {
+	_, err := t.owned(ctx, scripts.TokenRelease, key, leaseToken, t.done)
 	return err
 }
 

@@ -26,14 +26,14 @@ func TestTokenGoesThroughItsStates(t *testing.T) {
 
 		grant := claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 		wantState(t, tokens, key, Claimed)
-		if grant.Fence <= 0 || grant.Attempt != 1 || grant.Owner == "" {
+		if grant.Fence <= 0 || grant.Attempt != 1 || grant.LeaseToken == "" {
 			t.Errorf("Claim: got grant %+v, want attempt 1, with a positive fence and an owner", grant)
 		}
-		if until, err := tokens.Extend(t.Context(), key, grant.Owner, 2*time.Hour); err != nil || !until.After(grant.Until) {
+		if until, err := tokens.Extend(t.Context(), key, grant.LeaseToken, 2*time.Hour); err != nil || !until.After(grant.Until) {
 			t.Errorf("Extend by two hours: got %v and error %v, want later than %v", until, err, grant.Until)
 		}
 		for range 2 { // a lost reply may be asked for again
-			expect.Error(t, "Complete", tokens.Complete(t.Context(), key, grant.Owner, answer), nil)
+			expect.Error(t, "Complete", tokens.Complete(t.Context(), key, grant.LeaseToken, answer), nil)
 		}
 		wantState(t, tokens, key, Completed)
 
@@ -130,7 +130,7 @@ func TestLapsedClaim(t *testing.T) {
 				outcome, err := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f", Policy: row.next})
 				if !row.taken {
 					expect.Error(t, "Claim after the lease", err, ErrInDoubt)
-					expect.Error(t, "Complete by a late owner that was not replaced", tokens.Complete(t.Context(), key, old.Owner, answer), nil)
+					expect.Error(t, "Complete by a late owner that was not replaced", tokens.Complete(t.Context(), key, old.LeaseToken, answer), nil)
 					wantState(t, tokens, key, Completed)
 					return
 				}
@@ -138,13 +138,13 @@ func TestLapsedClaim(t *testing.T) {
 					t.Fatalf("Claim after the lease: got %+v and error %v, want attempt 2 with a fence over %d", outcome, err, old.Fence)
 				}
 				for name, err := range map[string]error{
-					"complete": tokens.Complete(t.Context(), key, old.Owner, answer),
-					"release":  tokens.Release(t.Context(), key, old.Owner),
+					"complete": tokens.Complete(t.Context(), key, old.LeaseToken, answer),
+					"release":  tokens.Release(t.Context(), key, old.LeaseToken),
 				} {
 					expect.Error(t, name+" by the superseded owner", err, ErrSuperseded)
 					expect.Error(t, name+" by the superseded owner", err, redisstore.ErrLost)
 				}
-				_, err = tokens.Extend(t.Context(), key, old.Owner, time.Minute)
+				_, err = tokens.Extend(t.Context(), key, old.LeaseToken, time.Minute)
 				expect.Error(t, "extend by the superseded owner", err, ErrSuperseded)
 				wantState(t, tokens, key, Claimed)
 			})
@@ -183,10 +183,10 @@ func TestExtendWithoutALeaseKeepsTheOneOfTheClaim(t *testing.T) {
 		key := issue(t, tokens, "")
 		grant := claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 		time.Sleep(time.Minute)
-		if until, err := tokens.Extend(t.Context(), key, grant.Owner, 0); err != nil || until.Sub(grant.Until) != time.Minute {
+		if until, err := tokens.Extend(t.Context(), key, grant.LeaseToken, 0); err != nil || until.Sub(grant.Until) != time.Minute {
 			t.Errorf("Extend a minute after the grant: got %v and error %v, want a minute after %v", until, err, grant.Until)
 		}
-		expect.Error(t, "Abandon", tokens.Abandon(t.Context(), key, grant.Owner), nil)
+		expect.Error(t, "Abandon", tokens.Abandon(t.Context(), key, grant.LeaseToken), nil)
 		wantState(t, tokens, key, InDoubt)
 	})
 }
@@ -196,14 +196,14 @@ func TestReleaseGivesTheTokenBack(t *testing.T) {
 	key := issue(t, tokens, "")
 	first := claim(t, tokens, key, ClaimOptions{Fingerprint: "f"})
 	for range 2 {
-		expect.Error(t, "Release", tokens.Release(t.Context(), key, first.Owner), nil)
+		expect.Error(t, "Release", tokens.Release(t.Context(), key, first.LeaseToken), nil)
 	}
 	wantState(t, tokens, key, Issued)
 	second := claim(t, tokens, key, ClaimOptions{Fingerprint: "another request"})
 	if second.Fence <= first.Fence || second.Attempt != 2 {
 		t.Errorf("Claim after Release: got %+v, want attempt 2 with a fence over %d", second, first.Fence)
 	}
-	expect.Error(t, "Complete by an owner that released", tokens.Complete(t.Context(), key, first.Owner, answer), ErrSuperseded)
+	expect.Error(t, "Complete by an owner that released", tokens.Complete(t.Context(), key, first.LeaseToken, answer), ErrSuperseded)
 }
 
 func TestTokensExpireAndAnswersStayForTheirRetention(t *testing.T) {
@@ -215,7 +215,7 @@ func TestTokensExpireAndAnswersStayForTheirRetention(t *testing.T) {
 		}
 		used := issue(t, tokens, "")
 		grant := claim(t, tokens, used, ClaimOptions{Fingerprint: "f", Retention: 48 * time.Hour})
-		expect.Error(t, "Complete", tokens.Complete(t.Context(), used, grant.Owner, answer), nil)
+		expect.Error(t, "Complete", tokens.Complete(t.Context(), used, grant.LeaseToken, answer), nil)
 		time.Sleep(2 * time.Minute)
 		_, err = tokens.Status(t.Context(), IssuedToken("", unused.Value))
 		expect.Error(t, "Status of a token past its ttl", err, ErrUnknownToken)
@@ -225,4 +225,24 @@ func TestTokensExpireAndAnswersStayForTheirRetention(t *testing.T) {
 		_, err = tokens.Claim(t.Context(), used, ClaimOptions{Fingerprint: "f"})
 		expect.Error(t, "Claim of a token past its retention", err, ErrUnknownToken)
 	})
+}
+
+// A name in place of the secret, as of a service with two workers, made both the owner of one
+// claim.
+func TestALeaseTokenThatPeopleChoseIsRefused(t *testing.T) {
+	t.Parallel()
+	tokens := embeddedTokens(t)
+	key := ClientKey("", "orders", "42")
+	for _, name := range []string{"orders-service-eu", "worker-1-of-orders-in-eu", NewLeaseToken() + "x"} {
+		_, err := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f", LeaseToken: name})
+		expect.Contains(t, "error of Claim with the lease token "+name, fmt.Sprint(err), "NewLeaseToken")
+	}
+	mine := NewLeaseToken()
+	for _, row := range []struct {
+		leaseToken string
+		want       error
+	}{{mine, nil}, {mine, nil}, {NewLeaseToken(), ErrInProgress}} {
+		_, err := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f", Lease: time.Hour, LeaseToken: row.leaseToken})
+		expect.Error(t, "Claim with "+row.leaseToken, err, row.want)
+	}
 }

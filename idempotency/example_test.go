@@ -108,11 +108,11 @@ func ExampleTokens_Claim() {
 	// the owner is the proof, which goes along with the parcel
 	_, err = tokens.Claim(ctx, key, options)
 	fmt.Println("another process, in progress:", errors.Is(err, idempotency.ErrInProgress))
-	if _, err := tokens.Extend(ctx, key, first.Grant.Owner, time.Hour); err != nil {
+	if _, err := tokens.Extend(ctx, key, first.Grant.LeaseToken, time.Hour); err != nil {
 		log.Fatal(err)
 	}
 	answer := idempotency.Answer{Status: http.StatusOK, Body: []byte("delivered")}
-	if err := tokens.Complete(ctx, key, first.Grant.Owner, answer); err != nil {
+	if err := tokens.Complete(ctx, key, first.Grant.LeaseToken, answer); err != nil {
 		log.Fatal(err)
 	}
 	again, err := tokens.Claim(ctx, key, options)

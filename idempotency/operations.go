@@ -59,7 +59,8 @@ const (
 type Settlement struct {
 	Decision Decision
 	Answer   Answer // to record with Happened, for the retention of the claim
-	Owner    string // of a [Resolving]; "" = an operator has decided
+	// LeaseToken is that of a [Resolving]; "" = an operator has decided
+	LeaseToken string
 }
 
 // Settle ends the doubt about an operation, by its name. The attempt in doubt loses its claim: if
@@ -84,7 +85,7 @@ func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) err
 		return ErrUnknownToken
 	}
 	reply, err := t.store.Run(ctx, scripts.OperationSettle, t.keysOf(operation),
-		string(s.Decision), answer, s.digest(), t.done, s.Owner)
+		string(s.Decision), answer, s.digest(), t.done, s.LeaseToken)
 	if err != nil {
 		return fmt.Errorf("settle operation: %w", err)
 	}

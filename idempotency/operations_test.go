@@ -26,7 +26,7 @@ func abandoned(t testing.TB, tokens *Tokens, key, route string) (operation strin
 	record := ClientKey("", route, key)
 	options := ClaimOptions{Fingerprint: "f", Policy: Takeover, Lease: time.Hour, Route: route, RequestID: "request-" + key}
 	grant = claim(t, tokens, record, options)
-	expect.Error(t, "Abandon "+key, tokens.Abandon(t.Context(), record, grant.Owner), nil)
+	expect.Error(t, "Abandon "+key, tokens.Abandon(t.Context(), record, grant.LeaseToken), nil)
 	return record.record, grant
 }
 
@@ -36,7 +36,7 @@ func undecided(t testing.TB, tokens *Tokens, scope, route, key string, resolve R
 	t.Helper()
 	record := ClientKey("", scope, key)
 	grant := claim(t, tokens, record, ClaimOptions{Fingerprint: "f", Lease: time.Hour, Route: route, Resolve: resolve})
-	expect.NoError(t, "Abandon "+key, tokens.Abandon(t.Context(), record, grant.Owner))
+	expect.NoError(t, "Abandon "+key, tokens.Abandon(t.Context(), record, grant.LeaseToken))
 	return record.record
 }
 
@@ -138,7 +138,7 @@ func TestSettledOperationIsAnsweredAsItWasDecided(t *testing.T) {
 		if next.Fence <= old.Fence || next.Attempt != 2 {
 			t.Errorf("the claim after fence %d: got %+v, want a larger fence and attempt 2", old.Fence, next)
 		}
-		err = tokens.Complete(t.Context(), ClientKey("", "pay", "not-begun"), old.Owner, answer)
+		err = tokens.Complete(t.Context(), ClientKey("", "pay", "not-begun"), old.LeaseToken, answer)
 		expect.Error(t, "Complete by the attempt that was settled", err, ErrSuperseded)
 
 		err = tokens.Settle(t.Context(), name, Settlement{Decision: NotBegun})
@@ -210,11 +210,11 @@ func TestFreedTokenStaysAfterAnAttemptThatNeverBegan(t *testing.T) {
 		token, err := tokens.Issue(t.Context(), "", "", time.Minute)
 		expect.Error(t, "Issue", err, nil)
 		key, options := IssuedToken("", token.Value), ClaimOptions{Fingerprint: "f", Lease: time.Hour}
-		expect.Error(t, "Abandon", tokens.Abandon(t.Context(), key, claim(t, tokens, key, options).Owner), nil)
+		expect.Error(t, "Abandon", tokens.Abandon(t.Context(), key, claim(t, tokens, key, options).LeaseToken), nil)
 		// its minute was over long ago
 		setWord(t, tokens, tokens.keys(key)[0], "claimable", "1")
 		expect.Error(t, "Settle as not begun", tokens.Settle(t.Context(), key.record, Settlement{Decision: NotBegun}), nil)
-		expect.Error(t, "Release", tokens.Release(t.Context(), key, claim(t, tokens, key, options).Owner), nil)
+		expect.Error(t, "Release", tokens.Release(t.Context(), key, claim(t, tokens, key, options).LeaseToken), nil)
 		status, err := tokens.Status(t.Context(), key)
 		expect.Error(t, "Status", err, nil)
 		if left := time.Until(status.ExpiresAt); left < 20*time.Hour {
@@ -228,7 +228,7 @@ func TestAnswerWithoutAStatusIsRefused(t *testing.T) {
 	tokens := embeddedTokens(t)
 	for _, status := range []int{0, 199, 600} {
 		key := ClientKey("", "pay", strconv.Itoa(status))
-		owner := claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Lease: time.Hour}).Owner
+		owner := claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Lease: time.Hour}).LeaseToken
 		answer := Answer{Status: status, Body: []byte("paid")}
 		if err := tokens.Complete(t.Context(), key, owner, answer); err == nil {
 			t.Errorf("Complete with status %d: got no error, want one", status)

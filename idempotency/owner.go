@@ -9,17 +9,21 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
+// NewLeaseToken returns a new secret for [ClaimOptions].LeaseToken: 128 random bits as 22
+// characters of base64url. It is safe for concurrent use.
+func NewLeaseToken() string { return secret.New() }
+
 // Claim checks a token and claims it in one step. The errors: ErrInProgress, ErrInDoubt,
 // ErrMismatch, ErrUnknownToken; redisstore.ErrUnavailable (nothing was done),
 // redisstore.ErrUnknownOutcome (the claim may stand).
 //
-// After an unknown outcome a caller that has chosen [ClaimOptions].Owner asks again with the same
-// one, and gets the same grant if the claim stands; or it gives the claim back with Release. Choose
-// a new, random owner for each attempt: two attempts of one owner are both granted. A claim whose
-// owner was made here cannot be asked for again, so it is given back in the background.
+// After an unknown outcome a caller that has set [ClaimOptions].LeaseToken calls again with the
+// same one, and gets the same grant if the claim stands; or it gives the claim back with Release.
+// Make a new one for each attempt, by [NewLeaseToken]: two attempts with one lease token are both
+// granted. A claim without one cannot be asked for again, so it is given back in the background.
 func (t *Tokens) Claim(ctx context.Context, key OperationKey, options ClaimOptions) (Outcome, error) {
-	if options.Owner != "" {
-		return t.claim(ctx, key, options, options.Owner)
+	if options.LeaseToken != "" {
+		return t.claim(ctx, key, options, options.LeaseToken)
 	}
 	owner := secret.New()
 	outcome, err := t.claim(ctx, key, options, owner)

@@ -73,7 +73,7 @@ func TestLeaseThatIsNoneAbandonsNothing(t *testing.T) {
 	key := issue(t, tokens, "")
 	grant := claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 	for _, lease := range []time.Duration{1, time.Millisecond - 1, -1, -time.Hour, MinLease - 1, MaxLease + 1} {
-		if _, err := tokens.Extend(t.Context(), key, grant.Owner, lease); err == nil {
+		if _, err := tokens.Extend(t.Context(), key, grant.LeaseToken, lease); err == nil {
 			t.Errorf("Extend by %v: got no error", lease)
 		}
 		wantState(t, tokens, key, Claimed)

@@ -28,10 +28,10 @@ type Resolution = Settlement
 
 // Resolving is the right to find out what became of an operation. One caller has it at a time.
 type Resolving struct {
-	Owner string    // the secret that proves it, for [Settlement].Owner
-	Fence int64     // of the newest attempt: it and smaller ones are to be closed
-	Until time.Time // end of its lease by the Redis server's clock
-	Asked int       // how often somebody has begun to resolve this attempt, this time included
+	LeaseToken string    // the secret that proves it, for [Settlement].LeaseToken
+	Fence      int64     // of the newest attempt: it and smaller ones are to be closed
+	Until      time.Time // end of its lease by the Redis server's clock
+	Asked      int       // how often somebody has begun to resolve this attempt, this time included
 }
 
 // ErrResolving is the ErrAttemptRunning of an operation that another one resolves, or tried to just
@@ -48,19 +48,19 @@ const MaxResolving = 5 * time.Minute
 // BeginResolving begins to resolve an operation in doubt, by its name, for callers that ask
 // whatever keeps the effect themselves; where a [Resolver] is set, this is done for it. The attempt
 // in doubt loses its claim: if it still ends, it gets ErrSuperseded. Repeats get ErrInProgress
-// until the lease (MinLease to MaxResolving; 0 = 30 s) ends. Then call Settle with the owner, or
-// EndResolving. An owner of its own lets a caller repeat this call; "" = a new one. Errors:
-// [ErrResolving], [ErrAttemptRunning], [ErrNotInDoubt], [ErrUnknownToken].
-func (t *Tokens) BeginResolving(ctx context.Context, operation, owner string, lease time.Duration) (Resolving, error) {
-	options := ClaimOptions{Owner: owner, Lease: lease}.withDefaults()
+// until the lease (MinLease to MaxResolving; 0 = 30 s) ends. Then call Settle with the lease token,
+// or EndResolving. A lease token of [NewLeaseToken] lets a caller repeat this call; "" = a new one.
+// Errors: [ErrResolving], [ErrAttemptRunning], [ErrNotInDoubt], [ErrUnknownToken].
+func (t *Tokens) BeginResolving(ctx context.Context, operation, leaseToken string, lease time.Duration) (Resolving, error) {
+	options := ClaimOptions{LeaseToken: leaseToken, Lease: lease}.withDefaults()
 	if err := options.check(); err != nil {
 		return Resolving{}, err
 	}
 	if options.Lease > MaxResolving {
 		return Resolving{}, fmt.Errorf("idempotency: lease %v: %v to %v", lease, MinLease, MaxResolving)
 	}
-	begun := Resolving{Owner: cmp.Or(owner, secret.New())}
-	reply, err := t.resolving(ctx, operation, begun.Owner, options.Lease)
+	begun := Resolving{LeaseToken: cmp.Or(leaseToken, secret.New())}
+	reply, err := t.resolving(ctx, operation, begun.LeaseToken, options.Lease)
 	if err != nil {
 		return Resolving{}, err
 	}
@@ -70,8 +70,8 @@ func (t *Tokens) BeginResolving(ctx context.Context, operation, owner string, le
 
 // EndResolving says that nothing was found out. Errors as BeginResolving, and [ErrSuperseded] if
 // the operation is another one's to resolve by now.
-func (t *Tokens) EndResolving(ctx context.Context, operation, owner string) error {
-	_, err := t.resolving(ctx, operation, owner, 0)
+func (t *Tokens) EndResolving(ctx context.Context, operation, leaseToken string) error {
+	_, err := t.resolving(ctx, operation, leaseToken, 0)
 	return err
 }
 

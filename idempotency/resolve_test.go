@@ -135,14 +135,14 @@ func TestDoubtThatNobodyRepeatsEndsToo(t *testing.T) {
 		tokens, ledger := newTokens(t, store), newBook()
 		key := ClientKey("", "POST /pay", "k")
 		grant := claim(t, dead, key, ClaimOptions{Fingerprint: "f", Route: "POST /pay", Resolve: ledger.resolve})
-		expect.NoError(t, "Abandon", dead.Abandon(t.Context(), key, grant.Owner))
+		expect.NoError(t, "Abandon", dead.Abandon(t.Context(), key, grant.LeaseToken))
 		ledger.enter(&Attempt{Operation: key.Operation(), Fence: grant.Fence})
 		tokens.Middleware(Route{Name: "POST /pay", Resolve: ledger.resolve})
 		expect.Eventually(t, "the operation is completed", func() bool {
 			found, err := tokens.Status(t.Context(), key)
 			return err == nil && found.State == Completed
 		})
-		expect.Error(t, "a late answer of the dead one", dead.Complete(t.Context(), key, grant.Owner, Answer{Status: 200}), ErrSuperseded)
+		expect.Error(t, "a late answer of the dead one", dead.Complete(t.Context(), key, grant.LeaseToken, Answer{Status: 200}), ErrSuperseded)
 	})
 }
 
@@ -262,19 +262,19 @@ func TestBeginResolvingIsForOneAtATime(t *testing.T) {
 	expect.Error(t, "another one", err, ErrResolving)
 	expect.Error(t, "another one, as it is told", err, ErrAttemptRunning)
 	expect.Equal(t, "whether it has a wait", redisstore.RetryAfter(err) > 0, true)
-	_, err = tokens.BeginResolving(t.Context(), operation, first.Owner, MaxResolving)
+	_, err = tokens.BeginResolving(t.Context(), operation, first.LeaseToken, MaxResolving)
 	expect.NoError(t, "the same again", err)
 	expect.Error(t, "an operator", tokens.Settle(t.Context(), operation, Settlement{Decision: NotBegun}), ErrAttemptRunning)
-	other := Settlement{Decision: NotBegun, Owner: "another-resolver-of-it"}
+	other := Settlement{Decision: NotBegun, LeaseToken: "another-resolver-of-it"}
 	expect.Error(t, "another resolver", tokens.Settle(t.Context(), operation, other), ErrSuperseded)
-	expect.NoError(t, "the resolver", tokens.Settle(t.Context(), operation, Settlement{Decision: NotBegun, Owner: first.Owner}))
-	expect.Error(t, "its end after that", tokens.EndResolving(t.Context(), operation, first.Owner), ErrNotInDoubt)
+	expect.NoError(t, "the resolver", tokens.Settle(t.Context(), operation, Settlement{Decision: NotBegun, LeaseToken: first.LeaseToken}))
+	expect.Error(t, "its end after that", tokens.EndResolving(t.Context(), operation, first.LeaseToken), ErrNotInDoubt)
 	for _, name := range []string{"", "x", ClientKey("", "", "never").Operation()} {
 		_, err = tokens.BeginResolving(t.Context(), name, "", 0)
 		expect.Error(t, "an operation "+name, err, ErrUnknownToken)
 	}
-	_, err = tokens.BeginResolving(t.Context(), operation, "short", 0)
-	expect.Equal(t, "whether a short owner is refused", err != nil, true)
+	_, err = tokens.BeginResolving(t.Context(), operation, "orders-service-eu", 0)
+	expect.Contains(t, "error of a lease token that people chose", fmt.Sprint(err), "22 characters")
 	_, err = tokens.BeginResolving(t.Context(), operation, "", MaxResolving+1)
 	expect.Contains(t, "error of a lease that would keep an operator out for long", fmt.Sprint(err), "100ms to 5m0s")
 }

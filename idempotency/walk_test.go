@@ -45,7 +45,7 @@ func (o *operation) request(process int) walker.Task {
 			return
 		}
 		step.At("handler: works")
-		o.completed(answer, tokens.Complete(ctx, key, outcome.Grant.Owner, Answer{Status: 200, Body: []byte(answer)}))
+		o.completed(answer, tokens.Complete(ctx, key, outcome.Grant.LeaseToken, Answer{Status: 200, Body: []byte(answer)}))
 	}}
 }
 
@@ -58,12 +58,12 @@ func (o *operation) extending(process int) walker.Task {
 		if answer == "" {
 			return
 		}
-		until, err := tokens.Extend(ctx, key, outcome.Grant.Owner, 2*MinLease)
+		until, err := tokens.Extend(ctx, key, outcome.Grant.LeaseToken, 2*MinLease)
 		if o.extended(outcome.Grant.Until, until, err); err != nil {
 			return
 		}
 		step.At("handler: works")
-		o.completed(answer, tokens.Complete(ctx, key, outcome.Grant.Owner, Answer{Status: 200, Body: []byte(answer)}))
+		o.completed(answer, tokens.Complete(ctx, key, outcome.Grant.LeaseToken, Answer{Status: 200, Body: []byte(answer)}))
 	}}
 }
 

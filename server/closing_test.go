@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -60,9 +61,9 @@ func TestRemoteClaimAtAStopIsRefusedAndClaimsNothing(t *testing.T) {
 		return w.Header().Get("Location")
 	}
 	begun, fresh := issue(), issue()
-	const mine, other = "this-test's-own-owner", "another-owner-of-this-test"
-	claim := func(path, fingerprint, owner string) *httptest.ResponseRecorder {
-		return ask("POST", path+"/claim", `{"fingerprint":"`+fingerprint+`","lease_ms":3600000,"owner":"`+owner+`"}`)
+	mine, other := secret.New(), secret.New()
+	claim := func(path, fingerprint, lease string) *httptest.ResponseRecorder {
+		return ask("POST", path+"/claim", `{"fingerprint":"`+fingerprint+`","lease_ms":3600000}`, "Lease-Token: "+lease)
 	}
 	expect.Equal(t, "a claim before the stop", claim(begun, "f", mine).Code, 200)
 

@@ -245,9 +245,9 @@ func (s *service) issue(t testing.TB, body string) string {
 	return must[api.TokenIssued](t, s, 201, "POST", "/token", body).Token
 }
 
-func (s *service) claim(t testing.TB, token, body string) api.Claimed {
+func (s *service) claim(t testing.TB, token, body string, header ...string) api.Claimed {
 	t.Helper()
-	claimed := must[api.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", body)
+	claimed := must[api.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", body, header...)
 	if claimed.Outcome != "granted" {
 		t.Fatalf("claiming token %s with %s: got %+v, want outcome granted", token, body, claimed)
 	}

@@ -89,20 +89,11 @@ func (h *locks) request(r *request) (request lock.Request) {
 		r.invalid("owner", nameRule)
 	}
 	request.Owner = cmp.Or(asked.Owner, address(r))
-	lockPlace(r, &request)
+	// the token by which a client keeps its place in the queue over several requests
+	request.Token = r.chosenLease()
+	request.KeepPlace = request.Token != ""
 	lockMode(r, &request, asked)
 	return request
-}
-
-// lockPlace reads the token by which a client keeps its place in the queue over several requests.
-func lockPlace(r *request, request *lock.Request) {
-	if len(r.Request().Header.Values(leaseHeader)) == 0 {
-		return
-	}
-	request.Token, request.KeepPlace = r.lease(), true
-	if !secret.Valid(request.Token) {
-		r.invalid(leaseHeader, "the place in the queue: 22 characters of A–Z a–z 0–9 _ -, made at random for this lock")
-	}
 }
 
 // address is where a client that does not name itself comes from.
@@ -217,7 +208,7 @@ func (h *locks) breakOpen(r *request) error {
 	name := r.name("name")
 	const most = 1<<53 - 1
 	fence := r.int("force", 0, 0, most)
-	if len(r.Request().Header.Values(leaseHeader)) > 0 {
+	if r.hasLease() {
 		r.invalid("force", "the holder gives its lease back without force")
 	}
 	if r.err != nil {

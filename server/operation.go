@@ -91,13 +91,7 @@ func (h *operations) ofCaller(r *request, name string) (idempotency.Operation, e
 
 // resolve begins to find out what became of an operation in doubt.
 func (h *operations) resolve(r *request) error {
-	name, lease := operationName(r), ""
-	if len(r.Request().Header.Values(leaseHeader)) > 0 {
-		lease = r.lease()
-	}
-	if lease != "" && !names.Owner.MatchString(lease) {
-		r.invalid(leaseHeader, "16 to 128 visible ASCII characters, new and random for each question, or none")
-	}
+	name, lease := operationName(r), r.chosenLease()
 	var asked api.ResolveRequest
 	r.body(&asked)
 	ends := lease != "" && asked.LeaseMs != nil && *asked.LeaseMs == 0
@@ -121,7 +115,7 @@ func (h *operations) resolve(r *request) error {
 		return r.done()
 	}
 	begun, err := h.tokens.BeginResolving(r.ctx(), name, lease, length)
-	return r.result(api.Resolving{Lease: begun.Owner, Fence: begun.Fence, LeaseUntil: begun.Until, Asked: begun.Asked}, err)
+	return r.result(api.Resolving{Lease: begun.LeaseToken, Fence: begun.Fence, LeaseUntil: begun.Until, Asked: begun.Asked}, err)
 }
 
 // forget has the answer of an operation forgotten, so that the next claim is granted.
@@ -157,7 +151,7 @@ func wireOperation(o idempotency.Operation) api.Operation {
 // has found out, whose lease proves that it may.
 func (h *operations) settle(r *request) error {
 	lease := ""
-	if len(r.Request().Header.Values(leaseHeader)) > 0 {
+	if r.hasLease() {
 		lease = r.lease()
 	} else {
 		r.mustBe(access.Admin, "operation")
@@ -167,7 +161,7 @@ func (h *operations) settle(r *request) error {
 	var asked api.Settlement
 	r.body(&asked)
 	settlement := settlementOf(r, asked)
-	settlement.Owner = lease
+	settlement.LeaseToken = lease
 	if lease != "" && settlement.Decision == idempotency.Refuse {
 		r.invalid("outcome", "completed or not-begun: an operator alone refuses, without "+leaseHeader)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -24,6 +25,7 @@ func TestRemoteProtocolOverHTTP(t *testing.T) {
 		t.Run("a claim in progress is told with its wait", s.remoteBusy)
 		t.Run("a claim given back can be taken again", s.remoteRelease)
 		t.Run("a claim whose reply was lost can be asked for again", s.remoteAgain)
+		t.Run("a name in place of the secret is refused", s.remoteNamed)
 		t.Run("only the owner may complete, extend or release", s.remoteOwner)
 		t.Run("a silent attempt under hold stays in doubt until its owner comes back", s.remoteDoubt)
 		t.Run("a silent attempt under takeover is superseded", s.remoteTakeover)
@@ -98,16 +100,37 @@ func (s *service) remoteRelease(t *testing.T) {
 // Only the times move on when the same owner asks again.
 func (s *service) remoteAgain(t *testing.T) {
 	token := s.issue(t, "")
-	const claim = `{"fingerprint":"f","lease_ms":3600000,"owner":"sixteen-letters!"}`
-	first := s.claim(t, token, claim)
-	expect.Equal(t, "the lease of a claim with an owner", first.Lease, "sixteen-letters!")
-	again := s.claim(t, token, claim)
+	mine := secret.New()
+	first := s.claim(t, token, forAnHour, "Lease-Token: "+mine)
+	expect.Equal(t, "the lease of a claim with a secret of its own", first.Lease, mine)
+	again := s.claim(t, token, forAnHour, "Lease-Token: "+mine)
 	expect.Equal(t, "the same claim again", again, first, cmpopts.IgnoreFields(api.Claimed{}, "LeaseUntil"))
-	checkProblem(t, s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f","owner":"another-owner-of-30-characters"}`), api.InProgress)
+	checkProblem(t, s.do(t, "POST", "/token/"+token+"/claim", forAnHour, "Lease-Token: "+secret.New()), api.InProgress)
 	checkProblem(t, s.do(t, "POST", "/token/"+token+"/claim", forAnHour), api.InProgress)
 	must[nothing](t, s, 204, "POST", "/token/"+token+"/complete", `{"status":201}`, "Lease-Token: "+first.Lease)
-	replay := must[api.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", claim)
+	replay := must[api.Claimed](t, s, 200, "POST", "/token/"+token+"/claim", forAnHour, "Lease-Token: "+mine)
 	expect.Equal(t, "the same claim after its answer", replay.Outcome, "replay")
+}
+
+// Two workers that gave the name of their service as the owner were both granted the claim.
+func (s *service) remoteNamed(t *testing.T) {
+	token, key := s.issue(t, ""), secret.New()
+	for _, claim := range []struct{ path, fields string }{
+		{"/token/" + token + "/claim", `"fingerprint":"f","lease_ms":3600000`},
+		{"/operation/claim", `"key":"` + key + `","fingerprint":"f","lease_ms":3600000`},
+	} {
+		for _, owner := range []string{`"orders-service-eu"`, `"` + secret.New() + `"`, `""`, `null`, `5`} {
+			a := s.do(t, "POST", claim.path, "{"+claim.fields+`,"owner":`+owner+"}")
+			expect.Contains(t, a.asked, checkProblem(t, a, api.InvalidRequest).Detail, "owner", "Lease-Token", "22 characters")
+		}
+		for _, lease := range []string{"", "orders-service-eu", secret.New() + "x", secret.New()[:21] + "/"} {
+			a := s.do(t, "POST", claim.path, "{"+claim.fields+"}", "Lease-Token: "+lease)
+			expect.Contains(t, a.asked, checkProblem(t, a, api.InvalidRequest).Detail, "Lease-Token")
+		}
+	}
+	expect.Equal(t, "the token after the refused claims: state", s.state(t, token), "issued")
+	claimed := must[api.Claimed](t, s, 200, "POST", "/operation/claim", `{"key":"`+key+`","fingerprint":"f"}`)
+	expect.Equal(t, "the first claim of the key that is granted: attempt", claimed.Attempt, 1)
 }
 
 func (s *service) remoteOwner(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/secret"
 )
 
 const nameRule = names.Rule + ", percent-decoded once"
@@ -153,6 +154,23 @@ func (r *request) lease() string {
 		return ""
 	}
 	return tokens[0]
+}
+
+const chosenLeaseRule = "22 characters of A–Z a–z 0–9 _ -, made at random for this request alone"
+
+func (r *request) hasLease() bool { return len(r.Request().Header.Values(leaseHeader)) > 0 }
+
+// chosenLease reads the secret that a client has made itself, so that it can repeat a request whose
+// answer it did not get; "" = it has sent none.
+func (r *request) chosenLease() string {
+	if !r.hasLease() {
+		return ""
+	}
+	lease := r.lease()
+	if !secret.Valid(lease) {
+		r.invalid(leaseHeader, chosenLeaseRule)
+	}
+	return lease
 }
 
 func (r *request) noFields() { r.body(&struct{}{}) }

@@ -77,7 +77,7 @@ func TestOperationsOfOthersAreNotResolved(t *testing.T) {
 	expect.Eventually(t, "the lease lapses", func() bool { return decode[api.Operation](t, g.as(t, "use", "GET", at, ""), 200).State == "in-doubt" })
 	checkProblem(t, g.as(t, "read", "POST", at+"/resolve", ""), api.Forbidden)
 	checkProblem(t, g.as(t, "use", "POST", at+"/settle", `{"outcome":"not-begun"}`), api.Forbidden)
-	lease := "Lease-Token: made-up-by-somebody-else"
+	lease := "Lease-Token: made-up-by-another-one"
 	for _, verb := range []string{"/resolve", "/settle"} {
 		checkProblem(t, g.as(t, "other", "POST", at+verb, map[string]string{"/settle": `{"outcome":"not-begun"}`}[verb], lease), api.TokenUnknown)
 	}

@@ -142,8 +142,8 @@ func TestLostReplyIsAnUnknownOutcomeOfAWriteAndAHarmlessFailureOfARead(t *testin
 	f := onImpostor(t, silent)
 	for sent, c := range writing {
 		if strings.HasSuffix(c.path, "/claim") {
-			// one whose owner the service chose is given back in the background
-			c.body = `{"fingerprint":"f","lease_ms":3600000,"owner":"AAAAAAAAAAAAAAAAAAAAAA"}`
+			// one whose lease token the service made is given back in the background
+			c.header = []string{"Lease-Token: AAAAAAAAAAAAAAAAAAAAAA"}
 		}
 		checkProblem(t, f.send(t, c), api.OutcomeUnknown)
 		ran, most := silent.ran.Load(), int64(sent+1)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
@@ -101,7 +102,14 @@ func (h *tokens) status(r *request) error {
 // claim claims a token for an operation that another service runs. It checks that the server is not
 // stopping after it has read the request, so that nothing is claimed later.
 func (h *tokens) claim(r *request) error {
-	key, options := h.key(r), claimOptions(r)
+	var asked struct {
+		api.ClaimRequest
+
+		Owner json.RawMessage `json:"owner"`
+	}
+	key := h.key(r)
+	r.body(&asked)
+	options := claimOptions(r, asked.ClaimRequest, asked.Owner)
 	if r.err != nil {
 		return r.err
 	}
@@ -112,7 +120,11 @@ const maxOwnKey = 1024 // bytes
 
 // claimOwn claims an operation by the caller's own key, as claim does.
 func (h *tokens) claimOwn(r *request) error {
-	var asked api.OperationClaim
+	var asked struct {
+		api.OperationClaim
+
+		Owner json.RawMessage `json:"owner"`
+	}
 	r.body(&asked)
 	if n := len(asked.Key); n < 1 || n > maxOwnKey || !utf8.ValidString(asked.Key) || strings.ContainsFunc(asked.Key, unicode.IsControl) {
 		r.invalid("key", "1 to 1,024 bytes of UTF-8 without control characters")
@@ -121,7 +133,7 @@ func (h *tokens) claimOwn(r *request) error {
 		r.invalid("scope", nameRule)
 	}
 	r.mayTouch("scope", asked.Scope)
-	options := optionsOf(r, asked.ClaimRequest)
+	options := claimOptions(r, asked.ClaimRequest, asked.Owner)
 	options.Retention = r.millis("retention_ms", asked.RetentionMs, 0, idempotency.MinTTL, idempotency.MaxRetention)
 	who, err := h.principal(r.Request())
 	if err != nil {
@@ -152,17 +164,13 @@ func (h *tokens) claimed(r *request, key idempotency.OperationKey, options idemp
 	h.journal.events.Count(events.TokenClaimed)
 	grant := outcome.Grant
 	return r.answer(http.StatusOK, api.Claimed{
-		Outcome: "granted", Operation: operation, Lease: grant.Owner, Fence: grant.Fence, Attempt: grant.Attempt, LeaseUntil: grant.Until,
+		Outcome: "granted", Operation: operation, Lease: grant.LeaseToken, Fence: grant.Fence, Attempt: grant.Attempt, LeaseUntil: grant.Until,
 	})
 }
 
-func claimOptions(r *request) idempotency.ClaimOptions {
-	var asked api.ClaimRequest
-	r.body(&asked)
-	return optionsOf(r, asked)
-}
-
-func optionsOf(r *request, asked api.ClaimRequest) idempotency.ClaimOptions {
+// claimOptions reads the options of a claim. A claim's secret was once the field owner of its body:
+// two workers that sent the name of their service there both got the claim.
+func claimOptions(r *request, asked api.ClaimRequest, owner json.RawMessage) idempotency.ClaimOptions {
 	if n := len(asked.Fingerprint); n < 1 || n > 256 {
 		r.invalid("fingerprint", "1 to 256 bytes that are the same for the same request, such as a SHA-256 of it")
 	}
@@ -170,11 +178,11 @@ func optionsOf(r *request, asked api.ClaimRequest) idempotency.ClaimOptions {
 	if policy != "" && policy != idempotency.Hold && policy != idempotency.Takeover {
 		r.invalid("policy", "hold or takeover")
 	}
-	if asked.Owner != "" && !names.Owner.MatchString(asked.Owner) {
-		r.invalid("owner", "16 to 128 visible ASCII characters, new and random for each attempt")
+	if owner != nil {
+		r.invalid("owner", "a claim has no such field: to repeat it, send the header "+leaseHeader+", "+chosenLeaseRule)
 	}
 	return idempotency.ClaimOptions{
-		Fingerprint: asked.Fingerprint, Policy: policy, Lease: attemptLease(r, asked.LeaseMs), Scope: idempotency.AnyScope, Owner: asked.Owner,
+		Fingerprint: asked.Fingerprint, Policy: policy, Lease: attemptLease(r, asked.LeaseMs), Scope: idempotency.AnyScope, LeaseToken: r.chosenLease(),
 		RequestID: requestlog.ID(r.ctx()),
 	}
 }

@@ -14,7 +14,7 @@ const calls = {
   incr: (client) => client.incr('orders'),
   counter: (client) => client.counter('orders'),
   extend: (client) => client.extend(secrets.token, secrets.lease, 1),
-  claim: (client) => client.claim(secrets.token, 'f', 1, 'hold', secrets.owner),
+  claim: (client) => client.claim(secrets.token, 'f', 1, 'hold', secrets.lease),
   take_limit: (client) => client.takeLimit('mail', { rate: 2, per: 60 }),
 };
 

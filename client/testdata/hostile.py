@@ -16,7 +16,7 @@ CALLS = {
     "incr": lambda client: client.incr("orders"),
     "counter": lambda client: client.counter("orders"),
     "extend": lambda client: client.extend(SECRETS["token"], SECRETS["lease"], 1),
-    "claim": lambda client: client.claim(SECRETS["token"], "f", 1, owner=SECRETS["owner"]),
+    "claim": lambda client: client.claim(SECRETS["token"], "f", 1, lease_token=SECRETS["lease"]),
     "take_limit": lambda client: client.take_limit("mail", rate=2, per=60),
 }
 

@@ -113,8 +113,8 @@ export class Client {
    * connection, which is not kept. A program ends without it.
    */
   close(): void;
-  /** owner is a secret of 16 to 128 characters, new for each attempt. */
-  claim(token: string, fingerprint: string, lease: number, policy?: Policy, owner?: string): Promise<Claim>;
+  /** leaseToken is a secret of 22 characters of base64url, new for each attempt. */
+  claim(token: string, fingerprint: string, lease: number, policy?: Policy, leaseToken?: string): Promise<Claim>;
   /** Records the answer of the attempt that lease proves. Repeating it is harmless. */
   complete(
     token: string,
@@ -130,7 +130,7 @@ export class Client {
   status(token: string): Promise<Status>;
 
   /** As claim, for a key of your own; the answer names the operation. */
-  claimKey(key: OwnKey, fingerprint: string, lease: number, policy?: Policy, owner?: string): Promise<Claim & { operation: string }>;
+  claimKey(key: OwnKey, fingerprint: string, lease: number, policy?: Policy, leaseToken?: string): Promise<Claim & { operation: string }>;
   completeOperation(operation: string, lease: string, answer: RecordedAnswer): Promise<void>;
   extendOperation(operation: string, lease: string, span: number, timeout?: number): Promise<void>;
   releaseOperation(operation: string, lease: string): Promise<void>;
@@ -140,7 +140,7 @@ export class Client {
   /** Ends doubt. For an operator. Repeating it is harmless. */
   settle(operation: string, outcome: 'completed' | 'not-begun' | 'refused', terms?: { answer?: RecordedAnswer; reason?: string; lease?: string }): Promise<void>;
   /** Begins to find out what became of an operation in doubt: see runOnce, which does all of it. */
-  beginResolving(operation: string, lease?: number, owner?: string): Promise<{ lease: string; fence: number; [more: string]: unknown }>;
+  beginResolving(operation: string, lease?: number, leaseToken?: string): Promise<{ lease: string; fence: number; [more: string]: unknown }>;
   /** Says that nothing was found out: the next one may ask soon. */
   endResolving(operation: string, lease: string): Promise<void>;
 

@@ -166,7 +166,7 @@ var faults = []struct {
 			_, err := l.tokens.Claim(s.Context(), key, options)
 			return err == nil
 		})
-		err = l.tokens.Complete(s.Context(), key, first.Grant.Owner, idempotency.Answer{Status: 200})
+		err = l.tokens.Complete(s.Context(), key, first.Grant.LeaseToken, idempotency.Answer{Status: 200})
 		expect.Error(s, "Complete of the attempt that was replaced", err, idempotency.ErrSuperseded)
 		s.scrape()
 		s.scrape()

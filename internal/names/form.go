@@ -12,7 +12,6 @@ type Form struct {
 
 // The forms that several packages know.
 var (
-	Owner = NewForm("!-~", 16, 128) // a secret by which the caller of a claim proves it
 	Token = NewForm("A-Za-z0-9._~-", 1, 255)
 	// Digested is what Digest returns, such as an operation's name.
 	Digested = NewForm("A-Za-z0-9_-", 32, 32)

@@ -19,9 +19,9 @@ function quoted(text) {
 }
 
 /** What no error may hold: the longest first, which can have another one in it. */
-function secretsOf(key, path, message, lease = '') {
+function secretsOf(key, path, lease = '') {
   const [, token = ''] = /^\/token\/([^/]+)/.exec(path) ?? [];
-  return [key, lease, message?.owner ?? '', token, decodeURIComponent(token)].sort((a, b) => b.length - a.length);
+  return [key, lease, token, decodeURIComponent(token)].sort((a, b) => b.length - a.length);
 }
 
 /** Reports whether an answer is a whole one. One with members of other types is none. */
@@ -79,7 +79,7 @@ export class Client {
     if (repeat !== undefined) headers['Idempotency-Key'] = quoted(repeat);
     try {
       const { status, type, wait, text } = await this.#connections.send(method, this.#url.pathname.replace(/\/$/, '') + path, headers, body, timeout * 1000);
-      if (![200, 201, 204].includes(status)) throw problem(status, type, wait, text, secretsOf(this.#key, path, message, lease));
+      if (![200, 201, 204].includes(status)) throw problem(status, type, wait, text, secretsOf(this.#key, path, lease));
       const answer = status === 204 ? null : object(text);
       if (!holds(whole, answer)) throw new UnknownOutcome('unknown-outcome', 'the answer cannot be read', { status });
       return answer;

@@ -11,11 +11,11 @@ export const operations = {
    * Claims an operation by a key of your own: {key, scope, retention}, retention in seconds. The
    * answer is as that of claim, with the operation's name for the calls below.
    */
-  async claimKey({ key, scope, retention }, fingerprint, lease, policy = 'hold', owner = '') {
+  async claimKey({ key, scope, retention }, fingerprint, lease, policy = 'hold', leaseToken) {
     if (!isText(key) || key === '') throw new TypeError('a key is a string of 1 to 1,024 bytes, without lone surrogates');
     if (!isText(fingerprint)) throw new TypeError('a fingerprint is a string without lone surrogates: see fingerprint()');
-    const message = { key, scope, retention_ms: retention === undefined ? undefined : millis(retention), fingerprint, lease_ms: millis(lease), policy, owner };
-    return this[ask]('POST', '/operation/claim', (claimed) => isText(claimed?.operation) && isClaim(claimed), { message });
+    const message = { key, scope, retention_ms: retention === undefined ? undefined : millis(retention), fingerprint, lease_ms: millis(lease), policy };
+    return this[ask]('POST', '/operation/claim', (claimed) => isText(claimed?.operation) && isClaim(claimed), { message, lease: leaseToken });
   },
 
   /** As complete, for what claimKey has granted. */
@@ -46,11 +46,11 @@ export const operations = {
   /**
    * Begins to find out what became of an operation in doubt. The answer tells the fence to close,
    * at whatever keeps the effect, for attempts with it or a smaller one, and the lease to settle
-   * with. With an owner of its own, 16 characters or more, it may be repeated.
+   * with. With a leaseToken, as of claim, it may be repeated.
    */
-  async beginResolving(operation, lease = 30, owner) {
+  async beginResolving(operation, lease = 30, leaseToken) {
     const isWhole = (begun) => isText(begun?.lease) && Number.isInteger(begun.fence);
-    return this[ask]('POST', path(operation, '/resolve'), isWhole, { message: { lease_ms: millis(lease) }, lease: owner });
+    return this[ask]('POST', path(operation, '/resolve'), isWhole, { message: { lease_ms: millis(lease) }, lease: leaseToken });
   },
 
   /** Says that nothing was found out: the next one may ask soon. */

@@ -134,10 +134,10 @@ const QUESTION = 30; // seconds that a resolver has before another one may ask
 
 /** Asks the resolver, and reports whether the doubt is over. What it throws is thrown. */
 async function resolved(client, operation, resolve) {
-  const owner = randomBytes(16).toString('base64url');
+  const leaseToken = randomBytes(16).toString('base64url');
   let begun;
   try {
-    begun = await settle(() => client.beginResolving(operation, QUESTION, owner));
+    begun = await settle(() => client.beginResolving(operation, QUESTION, leaseToken));
   } catch (error) {
     return error.code === 'not-in-doubt'; // another one has asked
   }
@@ -188,11 +188,11 @@ const DECIDES = ['idempotency-in-progress', 'idempotency-outcome-unknown', 'idem
  * given back: nothing was begun.
  */
 async function claimAgain(subject, fingerprint, lease, policy) {
-  const owner = randomBytes(16).toString('base64url');
+  const leaseToken = randomBytes(16).toString('base64url');
   let unknown;
   for (let tries = 5, wait = 0.1; tries > 0; tries--, wait *= 2) {
     try {
-      return await subject.claim(fingerprint, lease, policy, owner);
+      return await subject.claim(fingerprint, lease, policy, leaseToken);
     } catch (error) {
       const isOpen = error instanceof UnknownOutcome || (unknown && error instanceof CoatcheckError);
       if (!isOpen || DECIDES.includes(error.code)) throw error;
@@ -201,7 +201,7 @@ async function claimAgain(subject, fingerprint, lease, policy) {
     await pause(wait);
   }
   // else the token is in doubt when the lease has lapsed, if the claim was made
-  await subject.release(owner).catch(() => {});
+  await subject.release(leaseToken).catch(() => {});
   throw unknown;
 }
 

@@ -33,12 +33,12 @@ export const tokens = {
    * Looks at a token and takes it: {outcome: "granted", lease, fence, …} or {outcome: "replay",
    * response: {…}}.
    *
-   * owner is a secret of 16 to 128 characters, new for each attempt: repeating the claim with the
-   * same one gets the same grant.
+   * leaseToken is the secret to be the lease, randomBytes(16).toString('base64url'), a new one for
+   * each attempt: repeating the claim with the same one gets the same grant.
    */
-  async claim(token, fingerprint, lease, policy = 'hold', owner = '') {
+  async claim(token, fingerprint, lease, policy = 'hold', leaseToken) {
     if (!isText(fingerprint)) throw new TypeError('a fingerprint is a string without lone surrogates: see fingerprint()');
-    return this[ask]('POST', path(token, '/claim'), isClaim, { message: { fingerprint, lease_ms: millis(lease), policy, owner } });
+    return this[ask]('POST', path(token, '/claim'), isClaim, { message: { fingerprint, lease_ms: millis(lease), policy }, lease: leaseToken });
   },
 
   /**

@@ -71,7 +71,7 @@ class Client(Counters, Ids, Limits, Locks, Operations, Tokens, Workers):
         try:
             status, told, text = self._connections.send(method, self._url.path.rstrip("/") + path, headers, body, timeout or self._timeout + longer)
             if status not in (200, 201, 204):
-                secrets = self._secrets(path, message, lease)
+                secrets = self._secrets(path, lease)
                 raise problem(status, told.get("Content-Type", ""), told.get("Retry-After"), text, secrets)
             answer = {} if status == 204 else parsed(text)
             if answer is None or (whole is done) != (status == 204) or not _holds(whole, answer):
@@ -83,11 +83,10 @@ class Client(Counters, Ids, Limits, Locks, Operations, Tokens, Workers):
             code = "unavailable" if error.code == "unknown-outcome" else error.code
             raise Unavailable(code, error.detail, error.status, error.retry_after, error.facts) from None
 
-    def _secrets(self, path, message, lease):
+    def _secrets(self, path, lease):
         """What no error may hold: the longest first, which can have another one in it."""
         token = path.split("/")[2] if path.startswith("/token/") else ""
-        owner = (message or {}).get("owner", "")
-        return sorted({self._key, lease or "", owner, token, urllib.parse.unquote(token)}, key=len, reverse=True)
+        return sorted({self._key, lease or "", token, urllib.parse.unquote(token)}, key=len, reverse=True)
 
     def _headers(self, lease, repeat):
         headers = {"Content-Type": "application/json", "Accept": "application/json"}

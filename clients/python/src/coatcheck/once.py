@@ -160,8 +160,8 @@ class _ByKey:
         self._client, self._key, self._scope, self._retention = client, key, scope, retention
         self._operation = None
 
-    def claim(self, fingerprint, lease, policy, owner):
-        claimed = self._client.claim_key(self._key, fingerprint, lease, policy, owner, self._scope, self._retention)
+    def claim(self, fingerprint, lease, policy, lease_token):
+        claimed = self._client.claim_key(self._key, fingerprint, lease, policy, lease_token, self._scope, self._retention)
         self._operation = claimed["operation"]
         return claimed
 
@@ -201,9 +201,9 @@ _QUESTION = 30.0  # seconds that a resolver has before another one may ask
 
 def _resolved(client, operation, resolve):
     """Asks the resolver, and reports whether the doubt is over. What it raises is raised."""
-    owner = secrets.token_urlsafe(16)
+    lease_token = secrets.token_urlsafe(16)
     try:
-        begun = _settle(lambda: client.begin_resolving(operation, _QUESTION, owner))
+        begun = _settle(lambda: client.begin_resolving(operation, _QUESTION, lease_token))
     except Error as error:
         return error.code == "not-in-doubt"  # another one has asked
     proof, is_settled = begun["lease"], False
@@ -226,24 +226,24 @@ def _claim(subject, fingerprint, lease, policy):
     """Claims a token. A claim that may stand, without any answer or where the wait for one was
     interrupted, is given back: nothing was begun.
     """
-    owner = secrets.token_urlsafe(16)
+    lease_token = secrets.token_urlsafe(16)
     try:
-        return _claim_again(subject, fingerprint, lease, policy, owner)
+        return _claim_again(subject, fingerprint, lease, policy, lease_token)
     except BaseException as error:
         if not isinstance(error, Error) or isinstance(error, UnknownOutcome):
             with contextlib.suppress(Error):  # else it is in doubt when the lease has lapsed
-                subject.release(owner)
+                subject.release(lease_token)
         raise
 
 
-def _claim_again(subject, fingerprint, lease, policy, owner):
+def _claim_again(subject, fingerprint, lease, policy, lease_token):
     """Claims a token, and asks again after a lost answer. From then on only an answer about the
     token itself counts: a refusal says nothing of the claim that went before.
     """
     unknown, wait = None, 0.1
     for _ in range(5):
         try:
-            return subject.claim(fingerprint, lease, policy, owner)
+            return subject.claim(fingerprint, lease, policy, lease_token)
         except Error as error:
             if error.code in _DECIDES or unknown is None and not isinstance(error, UnknownOutcome):
                 raise

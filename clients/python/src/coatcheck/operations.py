@@ -17,7 +17,7 @@ class Operations(Asking):
         fingerprint: str,
         lease: float = 30.0,
         policy: str = "hold",
-        owner: str = "",
+        lease_token: str = "",
         scope: str = "",
         retention: Optional[float] = None,
     ) -> Dict[str, Any]:
@@ -29,10 +29,9 @@ class Operations(Asking):
             raise ValueError("a key is a str of 1 to 1,024 bytes")
         utf8("the key", key)
         utf8("the fingerprint", fingerprint)
-        asked = given(
-            key=key, scope=scope, retention_ms=millis(retention), fingerprint=fingerprint, lease_ms=millis(lease), policy=policy, owner=owner
-        )
-        return self._ask("POST", "/operation/claim", lambda claimed: is_text(claimed.get("operation")) and is_claim(claimed), asked)
+        asked = given(key=key, scope=scope, retention_ms=millis(retention), fingerprint=fingerprint, lease_ms=millis(lease), policy=policy)
+        is_whole = lambda claimed: is_text(claimed.get("operation")) and is_claim(claimed)  # noqa: E731
+        return self._ask("POST", "/operation/claim", is_whole, asked, lease_token or None)
 
     def complete_operation(
         self,
@@ -64,17 +63,17 @@ class Operations(Asking):
         """
         self._ask("DELETE", _path(operation), done)
 
-    def begin_resolving(self, operation: str, lease: float = 30.0, owner: str = "") -> Dict[str, Any]:
+    def begin_resolving(self, operation: str, lease: float = 30.0, lease_token: str = "") -> Dict[str, Any]:
         """Begins to find out what became of an operation in doubt. The answer tells the "fence" to
         close, at whatever keeps the effect, for attempts with it or a smaller one, and the "lease"
-        to settle with. With an owner of its own, 16 characters or more, it may be repeated.
+        to settle with. With a lease_token, as of claim, it may be repeated.
         """
         return self._ask(
             "POST",
             _path(operation, "/resolve"),
             lambda begun: is_text(begun.get("lease")) and is_number(begun.get("fence")),
             {"lease_ms": millis(lease)},
-            owner or None,
+            lease_token or None,
         )
 
     def end_resolving(self, operation: str, lease: str) -> None:

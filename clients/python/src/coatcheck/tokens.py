@@ -26,16 +26,16 @@ class Tokens(Asking):
         """The state of a token, as the service tells it."""
         return self._ask("GET", _path(token), lambda shown: is_text(shown.get("state")))
 
-    def claim(self, token: str, fingerprint: str, lease: float, policy: str = "hold", owner: str = "") -> Dict[str, Any]:
+    def claim(self, token: str, fingerprint: str, lease: float, policy: str = "hold", lease_token: str = "") -> Dict[str, Any]:
         """Looks at a token and takes it: {"outcome": "granted", "lease", "fence", …} or {"outcome":
         "replay", "response": {…}}.
 
-        owner is a secret of 16 to 128 characters, new for each attempt: repeating the claim with
-        the same one gets the same grant.
+        lease_token is the secret to be the lease, secrets.token_urlsafe(16), a new one for each
+        attempt: repeating the claim with the same one gets the same grant.
         """
         utf8("the fingerprint", fingerprint)
-        asked = given(fingerprint=fingerprint, lease_ms=millis(lease), policy=policy, owner=owner)
-        return self._ask("POST", _path(token, "/claim"), is_claim, asked)
+        asked = given(fingerprint=fingerprint, lease_ms=millis(lease), policy=policy)
+        return self._ask("POST", _path(token, "/claim"), is_claim, asked, lease_token or None)
 
     def complete(
         self,

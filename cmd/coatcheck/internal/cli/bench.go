@@ -41,19 +41,12 @@ func (b *benching) bind() []*config.Setting {
 			"how long calls are begun; empty: 10s, or until --requests", &b.duration)),
 		config.Optional(config.Number("requests", config.Unsaid, 1, 1_000_000_000, "calls",
 			"how many calls; empty: until --duration", &b.requests)),
-		flagOnly(config.Optional(perSecond("rate",
-			"calls a second, each at its moment: an open loop; empty: each caller calls again when it is answered. Only as a flag: "+
-				"COATCHECK_RATE is the service's limit", &b.rate))),
+		config.Optional(perSecond("rate",
+			"calls a second, each at its moment: an open loop; empty: each caller calls again when it is answered", &b.rate)),
 		config.Number("keys", "1", 1, 10_000, "names", "how many counters, locks, pools or tags the calls take turns with", &b.names),
 		config.Span("warm-up", "1s", 0, time.Hour, "the same load before, which is not measured", &b.warmUp),
 		config.Toggle("clean", "removes what was made, as far as it does not go by itself", &b.clean),
 	}
-}
-
-// flagOnly limits a setting to flags: its variable and name in a file are another command's.
-func flagOnly(s *config.Setting) *config.Setting {
-	s.OnlyFlag = true
-	return s
 }
 
 func perSecond(name, help string, into *float64) *config.Setting {

@@ -108,7 +108,7 @@ func TestChartTakesTheSettingsThatThereAre(t *testing.T) {
 		}[i]
 		var names, values []string
 		for _, s := range table {
-			if !s.OnlyFlag && s.Redact == nil && !slices.Contains(chosen, s.Name) {
+			if s.Redact == nil && !slices.Contains(chosen, s.Name) {
 				names = append(names, strconv.Quote(s.Name))
 				if len(s.Choices) > 0 {
 					values = append(values, fmt.Sprintf(`%q: {"enum": ["%s"]}`, s.Name, strings.Join(s.Choices, `", "`)))

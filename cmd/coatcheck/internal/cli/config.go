@@ -40,7 +40,7 @@ func (p *program) configOfGateway(use, short string, do func(*config.Sources) er
 	command := &cobra.Command{Use: use, Short: short, Args: noArgs}
 	l := &config.Sources{}
 	c := &config.Gateway{Service: &l.Service}
-	l.Bind(command.Flags(), config.GatewaySettings(c))
+	l.Bind(command.Flags(), nil, config.GatewaySettings(c))
 	command.RunE = func(cc *cobra.Command, _ []string) error {
 		loaded := l.Load(cc.Flags(), p.getenv)
 		_, err := c.Check(false)

@@ -32,7 +32,7 @@ func (p *program) gatewayCommand() *cobra.Command {
 	}
 	l := &config.Sources{}
 	c := &config.Gateway{Service: &l.Service}
-	l.Bind(command.Flags(), config.GatewaySettings(c))
+	l.Bind(command.Flags(), nil, config.GatewaySettings(c))
 	only := command.Flags().Bool("check", false, "check the routes file and the settings, and exit: 0 if they are in order, 2 if not")
 	command.RunE = func(cc *cobra.Command, _ []string) error {
 		loaded := l.Load(cc.Flags(), p.getenv)

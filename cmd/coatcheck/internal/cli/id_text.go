@@ -77,7 +77,7 @@ type textKind struct {
 func (p *program) textCommand(command *cobra.Command, kind func(args []string) textKind) *cobra.Command {
 	var n int64
 	l := &config.Sources{}
-	l.Bind(command.Flags(), []*config.Setting{howMany(&n)})
+	l.Bind(command.Flags(), []*config.Setting{howMany(&n)}, nil)
 	// a file may hold the service's as well
 	l.Table = append(l.Table, config.ServiceSettings(&l.Service)...)
 	shortCount(command.Flags())

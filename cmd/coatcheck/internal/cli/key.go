@@ -26,12 +26,12 @@ func (p *program) keyCommand() *cobra.Command {
 // keyStore is the store of a command's keys: a file, or Redis.
 type keyStore struct{ config.Sources }
 
-// bindKeys adds --redis with what belongs to it, --config and the command's own settings.
-func bindKeys(flags *pflag.FlagSet, own ...*config.Setting) *keyStore {
+// bindKeys adds --redis with what belongs to it, --config and the command's arguments.
+func bindKeys(flags *pflag.FlagSet, arguments ...*config.Setting) *keyStore {
 	k := &keyStore{}
 	const help = "the Redis that keys are kept in, for services with --access-store: redis:// | rediss:// | unix:// | redis+sentinel:// " +
 		"| redis+cluster://"
-	bindSome(flags, &k.Sources, append(storeNames, "access"), help, own)
+	bindSome(flags, &k.Sources, append(storeNames, "access"), help, arguments, nil)
 	return k
 }
 
@@ -59,19 +59,18 @@ func (w *wanted) settings() []*config.Setting {
 		config.Text("principal", "", "name", "whose key it is: the tokens and keys of two principals never meet", &w.principal),
 		config.Choice("role", "use", []string{"read", "use", "admin"},
 			"what it may do: read looks; use draws values, leases, locks and issues tokens; admin sets and removes", &w.role),
-		flagOnly(namesSetting("prefix", &w.names)),
+		namesSetting("prefix", &w.names),
 		days("ttl", "how long it is good for, such as 90d; empty: for ever", &w.ttl),
-		flagOnly(config.Rate("rate", "how often its principal may ask, such as 100/s; empty: as the service says for all", &w.rate)),
-		flagOnly(config.Optional(config.Number("burst", "", 1, 1_000_000, "requests",
-			"how many requests beyond that rate may come at once", &w.burst))),
+		config.Rate("rate", "how often its principal may ask, such as 100/s; empty: as the service says for all", &w.rate),
+		config.Optional(config.Number("burst", "", 1, 1_000_000, "requests",
+			"how many requests beyond that rate may come at once", &w.burst)),
 		config.Text("label", "", "text", "a note for people", &w.label),
 	}
 }
 
 func namesSetting(name string, into *access.Names) *config.Setting {
 	return &config.Setting{Name: name, Unit: "name,…",
-		Help: "the names that it may touch, such as orders:* or orders:*,bills:*; empty: all. Only as flags: prefix, rate and burst of " +
-			"a file are the service's", Parse: func(s string) error {
+		Help: "the names that it may touch, such as orders:* or orders:*,bills:*; empty: all", Parse: func(s string) error {
 			*into = nil
 			if s == "" {
 				return nil

@@ -34,11 +34,11 @@ func (p *program) limitCommand() *cobra.Command {
 		Args: one("limit", named("a limit's name")),
 	}
 	s := bindStraight(command.Flags(), nil,
-		flagOnly(limitRate("rate", "how much may be taken in a span of time, such as 100/m, 5/s or 1000/24h", &asked.rate)),
-		flagOnly(config.Optional(config.Number("burst", config.Unsaid, 1, limit.MaxN, "",
-			"how much may be taken at once; empty: as much as in a span", &asked.rate.Burst))),
-		flagOnly(config.Number("cost", "1", -limit.MaxN, limit.MaxN, "",
-			"how much to take; less than 0 gives back (role admin), 0 only looks", &asked.cost)),
+		limitRate("rate", "how much may be taken in a span of time, such as 100/m, 5/s or 1000/24h", &asked.rate),
+		config.Optional(config.Number("burst", config.Unsaid, 1, limit.MaxN, "",
+			"how much may be taken at once; empty: as much as in a span", &asked.rate.Burst)),
+		config.Number("cost", "1", -limit.MaxN, limit.MaxN, "",
+			"how much to take; less than 0 gives back (role admin), 0 only looks", &asked.cost),
 		config.Toggle("reset", "forget what was taken: the whole burst is free", &asked.reset))
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
 		switch {

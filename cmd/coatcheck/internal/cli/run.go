@@ -130,8 +130,9 @@ func (p *program) command(args ...string) *cobra.Command {
 		Short: "Counters, ids, worker ids, one-use tokens and locks on Redis",
 		Long: "coatcheck hands out counters, ids, leased worker ids, one-use idempotency tokens and locks, on Redis or on a store of " +
 			"its own.\n\n" +
-			"Begin with `coatcheck serve --dev`. Every flag has an environment variable COATCHECK_<FLAG>; order is flag, environment, file " +
-			"(--config).\n" +
+			"Begin with `coatcheck serve --dev`. A flag that --help has under a heading, such as Store, has an environment variable " +
+			"COATCHECK_<FLAG> as well,\n" +
+			"and can stand in a file (--config); order is flag, environment, file. The others are arguments of one call.\n" +
 			"Exit codes: 0 done, 1 failed, 2 wrong usage, 75 try again later.",
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -21,7 +21,7 @@ func (p *program) segmentCommand() *cobra.Command {
 			"PostgreSQL. A tag in Redis needs no making;\n"+
 			"set says where it goes on.",
 		p.segmentCreateCommand(), p.segmentSeedCommand(), p.segmentListCommand(), p.segmentRetireCommand(), p.segmentMoveCommand(),
-		p.segmentStripeCommand(), p.segmentSetCommand())
+		p.segmentSetCommand())
 }
 
 type leafFlags struct {
@@ -32,20 +32,27 @@ type leafFlags struct {
 	sequence *segment.Sequence // if the table is one
 }
 
-// bindLeaf adds --sql, --table, --sql-timeout, --config and a command's own settings to its flags.
-func bindLeaf(flags *pflag.FlagSet, own ...*config.Setting) *leafFlags {
+// bindLeaf adds --sql, --table, --sql-timeout, --config and a command's arguments to its flags.
+func bindLeaf(flags *pflag.FlagSet, arguments ...*config.Setting) *leafFlags {
 	l := &leafFlags{}
-	l.bindTo(flags, append(own, config.DatabaseURL("sql", "the database: mysql://user:password@host:port/database or postgres://…; "+
-		"in COATCHECK_SQL or the file others do not see it", &l.url)))
+	bindSome(flags, &l.Sources, nil, "", arguments, append(l.databases(), l.settings()...)) // a file may be shared with the service
 	return l
 }
 
-func (l *leafFlags) bindTo(flags *pflag.FlagSet, own []*config.Setting) {
-	own = append(own,
+func (l *leafFlags) databases() []*config.Setting {
+	return inDatabase(config.DatabaseURL("sql", "the database: mysql://user:password@host:port/database or postgres://…; "+
+		"in COATCHECK_SQL or the file others do not see it", &l.url))
+}
+
+func (l *leafFlags) settings() []*config.Setting {
+	return inDatabase(
 		config.Text("table", segment.DefaultLeafTable, "name", "the table of the tags, with or without a schema", &l.leaf.Table),
 		config.Span("sql-timeout", segment.DefaultTimeout.String(), 10*time.Millisecond, 10*time.Minute, "how long one transaction may take",
 			&l.leaf.Timeout))
-	bindSome(flags, &l.Sources, nil, "", own) // a file may be shared with the service
+}
+
+func inDatabase(settings ...*config.Setting) []*config.Setting {
+	return config.In("Database", settings...)
 }
 
 // complete reads the flags and checks them together.
@@ -94,7 +101,7 @@ func (l *leafFlags) leafError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, segment.ErrRequest) || errors.Is(err, segment.ErrFloor):
+	case errors.Is(err, segment.ErrRequest):
 		return usageError{err}
 	case noTable:
 		return fmt.Errorf("%w\nThere is no table %s. To make it: coatcheck segment create-table", err, l.leaf.Table)

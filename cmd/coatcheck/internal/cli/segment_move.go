@@ -43,15 +43,10 @@ func (p *program) segmentMoveCommand() *cobra.Command {
 			"In between no process gets a new range. Repeat it if it fails in the middle. Leaf's own servers take no notice of a tag " +
 			"that is retired: stop them before.",
 	}
-	home := func(name, help string, into *string) *config.Setting {
-		return config.Redacted(config.Checked(name, "URL", help, checkHome, into), redactHome)
-	}
-	m.bindTo(command.Flags(), append(storeSettings(&m.Service),
-		home("from", "where the tag is: mysql:// | postgres:// | redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://",
-			&m.from),
-		home("to", "where it goes: the same kinds of URL", &m.to),
-		config.Number("step", strconv.Itoa(segment.DefaultStep), 1, math.MaxInt32, "ids",
-			"how many ids a fetch takes at least, in a database", &m.step)))
+	step := config.Number("step", strconv.Itoa(segment.DefaultStep), 1, math.MaxInt32, "ids",
+		"how many ids a fetch takes at least, in a database", &m.step)
+	stores := slices.DeleteFunc(slices.Clone(storeNames), func(name string) bool { return name == "redis" })
+	bindSome(command.Flags(), &m.Sources, stores, "", []*config.Setting{step}, append(m.databases(), m.settings()...))
 	command.RunE = func(c *cobra.Command, args []string) error {
 		if err := m.complete(c, p); err != nil {
 			return err
@@ -64,14 +59,15 @@ func (p *program) segmentMoveCommand() *cobra.Command {
 	return command
 }
 
-// storeSettings are the service's settings of its store.
-func storeSettings(c *config.Service) (own []*config.Setting) {
-	for _, setting := range config.ServiceSettings(c) {
-		if setting.Name != "redis" && slices.Contains(storeNames, setting.Name) {
-			own = append(own, setting)
-		}
+// databases are the places of the tag. Their URLs can have passwords, so they have variables.
+func (m *tagMove) databases() []*config.Setting {
+	home := func(name, help string, into *string) *config.Setting {
+		return config.Redacted(config.Checked(name, "URL", help, checkHome, into), redactHome)
 	}
-	return own
+	return inDatabase(
+		home("from", "where the tag is: mysql:// | postgres:// | redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://",
+			&m.from),
+		home("to", "where it goes: the same kinds of URL", &m.to))
 }
 
 func (p *program) moveTag(ctx context.Context, m *tagMove, tag string) error {

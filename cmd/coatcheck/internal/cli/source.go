@@ -22,13 +22,13 @@ type source struct {
 	serviceAt
 }
 
-// bindStraight adds --server, --redis with what belongs to it, --config and the command's own
-// settings to its flags. also names the settings of the service that the command takes as well when
-// it goes straight to Redis, besides those of the store.
-func bindStraight(flags *pflag.FlagSet, also []string, own ...*config.Setting) *source {
+// bindStraight adds --server, --redis with what belongs to it, --config and the command's arguments
+// to its flags. also names the settings of the service that the command takes as well when it goes
+// straight to Redis, besides those of the store.
+func bindStraight(flags *pflag.FlagSet, also []string, arguments ...*config.Setting) *source {
 	s := &source{}
 	const help = "the Redis to go to straight, instead of a service: redis:// | rediss:// | unix:// | redis+sentinel:// | redis+cluster://"
-	bindSome(flags, &s.Sources, append(storeNames, also...), help, append(own, s.settings()...))
+	bindSome(flags, &s.Sources, append(storeNames, also...), help, arguments, s.settings())
 	return s
 }
 
@@ -45,28 +45,22 @@ var (
 	operationSettings = []string{"answer-keys"}
 )
 
-// bindSome adds a command's own settings, --config, and the settings of the service that are named
-// to its flags; help is that of --redis. The others may stand in the file and the environment.
-func bindSome(flags *pflag.FlagSet, l *config.Sources, names []string, help string, own []*config.Setting) {
-	mine := map[string]bool{}
-	for _, setting := range own {
-		mine[setting.Name] = true
-	}
-	var rest []*config.Setting
+// bindSome adds a command's arguments, the settings of its connection, --config, and the settings of
+// the service that are named to its flags; help is that of --redis. The others may stand in the file
+// and the environment.
+func bindSome(flags *pflag.FlagSet, l *config.Sources, names []string, help string, arguments, connection []*config.Setting) {
+	shown, rest := connection, []*config.Setting(nil)
 	for _, setting := range config.ServiceSettings(&l.Service) {
-		switch named := slices.Contains(names, setting.Name); {
-		case mine[setting.Name] && !named: // such as --identity, which is the command's here
-		case named && !mine[setting.Name]:
-			if setting.Name == "redis" {
-				setting.Help = help
-			}
-			own = append(own, setting)
-		default:
-			setting.NoFlag = named // --prefix of key new is the command's, too
+		if !slices.Contains(names, setting.Name) {
 			rest = append(rest, setting)
+			continue
 		}
+		if setting.Name == "redis" {
+			setting.Help = help
+		}
+		shown = append(shown, setting)
 	}
-	l.Bind(flags, own)
+	l.Bind(flags, arguments, shown)
 	if redis := flags.Lookup("redis"); redis != nil {
 		redis.DefValue = "" // without it a service is asked, or no store
 	}

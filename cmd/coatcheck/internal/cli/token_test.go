@@ -35,7 +35,7 @@ func TestTokenIsIssuedAndShown(t *testing.T) {
 func TestTokenForMachinesAndItsStateAfterUse(t *testing.T) {
 	p := serve(t, "--dev")
 	var issued api.TokenIssued
-	issue := execute(t, map[string]string{"COATCHECK_SERVER": p.banner.URL, "COATCHECK_TTL": "1h"}, "token", "issue", "--json").exits(done).into(&issued)
+	issue := execute(t, map[string]string{"COATCHECK_SERVER": p.banner.URL}, "token", "issue", "--json").exits(done).into(&issued)
 	if issued.Token == "" || issued.Scope != "" {
 		t.Fatalf("%s prints %s, want a token without a scope", issue.line, issue.stdout)
 	}
@@ -45,7 +45,7 @@ func TestTokenForMachinesAndItsStateAfterUse(t *testing.T) {
 
 func TestTokenCommandReadsTheFileOfTheService(t *testing.T) {
 	p := serve(t)
-	path := file(t, "server: "+p.banner.URL+"\nredis: redis://elsewhere:1\nttl: 2h\n")
+	path := file(t, "server: "+p.banner.URL+"\nredis: redis://elsewhere:1\n")
 	if issued := execute(t, map[string]string{"COATCHECK_CONFIG": path}, "token", "issue").exits(done); issued.stdout == "" {
 		t.Errorf("%s prints nothing, want a token", issued.line)
 	}

@@ -48,8 +48,8 @@ func (r *commandRun) signalsSetting() *config.Setting {
 }
 
 func (r *commandRun) passSettings() *config.Setting {
-	return flagOnly(config.Toggle("pass-settings", "CMD inherits the COATCHECK_ variables, such as the API key and passwords, "+
-		"which it lacks otherwise", &r.pass))
+	return config.Toggle("pass-settings", "CMD inherits the COATCHECK_ variables, such as the API key and passwords, "+
+		"which it lacks otherwise", &r.pass)
 }
 
 // environment is the command's: this process's own, without the settings of this program unless

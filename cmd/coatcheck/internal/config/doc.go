@@ -6,7 +6,8 @@
 // makes its own with the same kinds ([Text], [Number], [Span], …).
 //
 // [Sources] reads a table: a flag is taken over the environment, that over the file (--config), and
-// that over the default. Values are parsed after all of them were found, so that an error holds
+// that over the default. What a command is told for one call are its arguments: flags without a
+// variable, which stand in no file ([Sources.Bind]). Values are parsed after all of them were found, so that an error holds
 // every fault at once, with its place. A setting hides its own secrets ([Setting.Redact]).
 //
 // [Reloading] reads the same sources again while the process runs, and takes what can change:

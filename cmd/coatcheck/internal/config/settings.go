@@ -77,9 +77,6 @@ type Setting struct {
 	Nested bool                // in the file it is a map
 	Toggle bool                // a flag that needs no value
 
-	OnlyFlag bool // its variable, and its name in the file, are the service's
-	NoFlag   bool // the flag of that name is a command's
-
 	Choices []string // the values that there are; nil = others
 	Kind    string   // what help says that it takes; "" = the unit
 }

@@ -18,9 +18,11 @@ import (
 // Sources puts a configuration together: flag over environment over file over default.
 type Sources struct {
 	Service Service
-	Table   []*Setting
-	flags   map[string]*FlagValue // what the command line said
+	Table   []*Setting            // settings of a connection, the store and the process
+	flags   map[string]*FlagValue // what the command line said of those
 	File    string
+
+	arguments []*FlagValue // of one call: the command line alone says them
 
 	line   *pflag.FlagSet // the command line and the environment that were read last
 	getenv func(string) string
@@ -29,24 +31,43 @@ type Sources struct {
 // BindService adds every setting of the service to a command's flags.
 func BindService(flags *pflag.FlagSet) *Sources {
 	l := &Sources{}
-	l.Bind(flags, ServiceSettings(&l.Service))
+	l.Bind(flags, nil, ServiceSettings(&l.Service))
 	return l
 }
 
-// Bind adds the settings of a table to a command's flags. They are read as text and parsed later,
-// so that all faults can be reported together.
-func (l *Sources) Bind(flags *pflag.FlagSet, table []*Setting) {
+// Bind adds the arguments of one call and the settings of a table to a command's flags. Only
+// settings have variables, and stand in the file. An argument can have the name of a setting, which
+// has no flag then. All are read as text and parsed later, so that all faults can be reported
+// together.
+func (l *Sources) Bind(flags *pflag.FlagSet, arguments, table []*Setting) {
 	l.Table, l.flags = table, map[string]*FlagValue{}
 	flags.SortFlags = false // help has them in the order of the table
+	for _, s := range arguments {
+		l.arguments = append(l.arguments, addFlag(flags, s, true))
+	}
 	for _, s := range l.Table {
-		s.Unset = s.Value
-		value := &FlagValue{Setting: s, text: s.Value}
-		l.flags[s.Name] = value
-		if flag := flags.VarPF(value, s.Name, "", s.Help); s.Toggle {
-			flag.NoOptDefVal = "true"
+		if l.argument(s.Name) == nil {
+			l.flags[s.Name] = addFlag(flags, s, false)
 		}
 	}
-	flags.StringVar(&l.File, "config", "", "a YAML `file` with the same names as the flags")
+	flags.StringVar(&l.File, "config", "", "a YAML `file` with the names of the flags that have a heading here")
+}
+
+func addFlag(flags *pflag.FlagSet, s *Setting, argument bool) *FlagValue {
+	s.Unset = s.Value
+	value := &FlagValue{Setting: s, Argument: argument, text: s.Value}
+	if flag := flags.VarPF(value, s.Name, "", s.Help); s.Toggle {
+		flag.NoOptDefVal = "true"
+	}
+	return value
+}
+
+// argument returns the argument of a name; nil if there is none.
+func (l *Sources) argument(name string) *FlagValue {
+	if i := slices.IndexFunc(l.arguments, func(v *FlagValue) bool { return v.Setting.Name == name }); i >= 0 {
+		return l.arguments[i]
+	}
+	return nil
 }
 
 // Load finds every setting's value and checks them all. The error holds every fault.
@@ -56,20 +77,27 @@ func (l *Sources) Load(flags *pflag.FlagSet, getenv func(string) string) error {
 		l.File = getenv(Variables + "CONFIG")
 	}
 	fromFile, faults := l.read()
-	for _, s := range l.Table {
-		s.Source = "default"
-		if found, ok := fromFile[s.Name]; ok && !s.OnlyFlag {
-			s.Value, s.Source, s.Line = found.value, "file", found.line
-		}
-		if value := getenv(s.Variable()); value != "" && !s.OnlyFlag {
-			s.Value, s.Source = value, "environment"
-		}
-		if !s.NoFlag && flags.Changed(s.Name) {
-			s.Value, s.Source = l.flags[s.Name].text, "flag"
+	take := func(s *Setting, said *FlagValue) {
+		if said != nil && flags.Changed(s.Name) {
+			s.Value, s.Source = said.text, "flag"
 		}
 		if err := s.Parse(s.Value); err != nil {
 			faults = append(faults, fmt.Errorf("%s (%s): %w", s.Name, s.origin(l.File), err))
 		}
+	}
+	for _, argument := range l.arguments {
+		argument.Setting.Source = "default"
+		take(argument.Setting, argument)
+	}
+	for _, s := range l.Table {
+		s.Source = "default"
+		if found, ok := fromFile[s.Name]; ok {
+			s.Value, s.Source, s.Line = found.value, "file", found.line
+		}
+		if value := getenv(s.Variable()); value != "" {
+			s.Value, s.Source = value, "environment"
+		}
+		take(s, l.flags[s.Name])
 	}
 	l.Service.derive()
 	return errors.Join(faults...)
@@ -122,7 +150,7 @@ func (l *Sources) parseFile(text []byte) (values map[string]written, faults []er
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, node := root.Content[i], root.Content[i+1]
 		before, twice := values[key.Value]
-		setting := l.Find(key.Value)
+		setting := l.inTable(key.Value)
 		switch {
 		case key.Kind != yaml.ScalarNode || setting == nil:
 			faultf(key, "unknown setting %q%s", key.Value, l.meant(key.Value))
@@ -145,8 +173,15 @@ func (l *Sources) parseFile(text []byte) (values map[string]written, faults []er
 	return values, faults
 }
 
-// Find returns the setting of a name; nil if the table has none.
+// Find returns the argument or, if there is none, the setting of a name; nil if there is neither.
 func (l *Sources) Find(name string) *Setting {
+	if argument := l.argument(name); argument != nil {
+		return argument.Setting
+	}
+	return l.inTable(name)
+}
+
+func (l *Sources) inTable(name string) *Setting {
 	if i := slices.IndexFunc(l.Table, func(s *Setting) bool { return s.Name == name }); i >= 0 {
 		return l.Table[i]
 	}
@@ -156,6 +191,9 @@ func (l *Sources) Find(name string) *Setting {
 // meant suggests a setting with nearly that name; "" if there is none.
 func (l *Sources) meant(name string) string {
 	name = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
+	if l.argument(name) != nil {
+		return ": it is an argument of one call, which the flag --" + name + " says"
+	}
 	all := make([]string, len(l.Table))
 	for i, s := range l.Table {
 		all[i] = s.Name
@@ -175,8 +213,9 @@ func (l *Sources) Again(other *Sources, table []*Setting) error {
 
 // FlagValue is a setting as a flag. It is read as text, and parsed with all others.
 type FlagValue struct {
-	Setting *Setting
-	text    string
+	Setting  *Setting
+	Argument bool // of one call: it has no variable, and stands in no file
+	text     string
 }
 
 // String is the text as it was given.

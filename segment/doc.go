@@ -22,8 +22,8 @@
 //   - No id of a tag is handed out twice by one process, whatever the source does. Across processes
 //     none is, as long as the source keeps its promise. Each kind of source documents what it needs
 //     for that.
-//   - The ids that one caller gets rise, as far as the source's ranges rise: a striped source's
-//     ranges interleave, and rise only within each stripe.
+//   - The ids that one caller gets rise, as far as the source's ranges rise: those with a distance
+//     ([Range].Delta) may interleave, and rise only within their remainder.
 //   - No id is skipped, but those that are lost: ids that were fetched and not drawn when the
 //     process ends, an idle tag is dropped, or others may have had them ([Range].Valid), and those
 //     of a Take whose answer is lost.

@@ -48,7 +48,7 @@ type Source interface {
 // counted, and ids are handed out again when the source is ahead of what was seen. What other
 // processes have handed out is unknown here: move the source ahead of all ids that can be out
 // before it serves again. Ranges with a distance are compared with those that have the same
-// remainder, since stripes interleave: ids lo, lo+delta, … with all ranges whose ids could meet
+// remainder, since those interleave: ids lo, lo+delta, … with all ranges whose ids could meet
 // them, were both continued for ever. This is known of the tags in use and as many dropped ones.
 //
 // # Step

@@ -34,7 +34,7 @@ func TestSQLConfigurationsAreChecked(t *testing.T) {
 	for _, table := range []string{"", "leaf_alloc", "ids.leaf_alloc", "_A9"} {
 		expect.Error(t, fmt.Sprintf("table %q", table), (segment.LeafConfig{Table: table}).Check(), nil)
 	}
-	if (segment.LeafConfig{Timeout: 1}).Check() == nil || (segment.SequenceConfig{Timeout: -1}).Check() == nil || (segment.StripedConfig{Timeout: -1}).Check() == nil {
+	if (segment.LeafConfig{Timeout: 1}).Check() == nil || (segment.SequenceConfig{Timeout: -1}).Check() == nil {
 		t.Error("what is out of bounds is good")
 	}
 	defer func() {

@@ -105,7 +105,7 @@ func (f *field) finish(who string, peer bool) *findings {
 }
 
 // seeded makes the table of a role's store, with all tags.
-func seeded(t testing.TB, role string, one database, nameOf func(tag string) string) {
+func seeded(t testing.TB, role string, one database) {
 	t.Helper()
 	ctx := t.Context()
 	create := func(ctx context.Context) error { return one.leaf().CreateTable(ctx) }
@@ -116,6 +116,6 @@ func seeded(t testing.TB, role string, one database, nameOf func(tag string) str
 	}
 	expect.NoError(t, "creating a table", create(ctx))
 	for which := range tags {
-		expect.NoError(t, "seeding a tag", seed(ctx, nameOf(tagOf(which))))
+		expect.NoError(t, "seeding a tag", seed(ctx, tagOf(which)))
 	}
 }

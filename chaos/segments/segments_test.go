@@ -33,10 +33,6 @@ func TestNoIDIsHandedOutTwiceWhateverIsKilled(t *testing.T) {
 			maria := startSQL(t, sqltest.MariaDB)
 			return newField(t, "sequence", maria.database(t, "sequence").String(), *processes, maria)
 		}},
-		{"Striped over three stores", func(t *testing.T) *field {
-			maria, postgres := startSQL(t, sqltest.MariaDB), startSQL(t, sqltest.PostgreSQL)
-			return newField(t, "striped", stripes(t, 3, maria, postgres), *processes, maria, postgres)
-		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			chaostest.Beside(t) // each has servers of its own

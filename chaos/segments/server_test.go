@@ -54,27 +54,8 @@ func (s sqlServer) harden(t testing.TB) {
 // database makes a new database with the tables of a role.
 func (s sqlServer) database(t testing.TB, role string) database {
 	t.Helper()
-	return s.stripe(t, role, func(tag string) string { return tag })
-}
-
-// stripe is the same, with the tags under other names.
-func (s sqlServer) stripe(t testing.TB, role string, nameOf func(tag string) string) database {
-	t.Helper()
 	name := s.Database(t)
 	one := database{s.OpenDatabase(t, name), s.Kind(), s.Addr(), name}
-	seeded(t, role, one, nameOf)
+	seeded(t, role, one)
 	return one
-}
-
-// stripes makes a database for each stripe, on servers in turn.
-func stripes(t testing.TB, n int, servers ...sqlServer) (stores string) {
-	t.Helper()
-	for i := range n {
-		one := servers[i%len(servers)].stripe(t, "leaf", func(tag string) string { return segment.StripeTag(tag, i, n) })
-		if i > 0 {
-			stores += ","
-		}
-		stores += one.String()
-	}
-	return stores
 }

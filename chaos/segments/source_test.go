@@ -15,46 +15,29 @@ import (
 	"github.com/coatcheck/coatcheck/segment/redissource"
 )
 
-// openSource opens what a role takes its ranges from. The stores are a URL, or databases with
-// commas between them.
-func openSource(ctx context.Context, role, stores string) (source segment.Source, end func(), err error) {
+// openSource opens what a role takes its ranges from: the store is a URL, or a database.
+func openSource(ctx context.Context, role, store string) (source segment.Source, end func(), err error) {
 	if role == "redis" {
-		return openRedis(ctx, stores)
+		return openRedis(ctx, store)
 	}
-	var databases []database
-	end = func() {
-		for _, one := range databases {
-			_ = one.Close()
-		}
+	one, err := openDatabase(store)
+	if err != nil {
+		return nil, nil, err
 	}
-	for text := range strings.SplitSeq(stores, ",") {
-		one, err := openDatabase(text)
-		if err != nil {
-			end()
-			return nil, nil, err
-		}
-		databases = append(databases, one)
-	}
-	source, err = sourceOf(role, databases)
-	return source, end, err
+	source, err = sourceOf(role, one)
+	return source, func() { _ = one.Close() }, err
 }
 
-func sourceOf(role string, databases []database) (segment.Source, error) {
+func sourceOf(role string, one database) (segment.Source, error) {
 	switch role {
 	case "leaf":
-		return databases[0].leaf(), nil
+		return one.leaf(), nil
 	case "sequence":
-		return databases[0].sequence(), nil
-	case "striped":
-		stores := map[int]segment.Source{}
-		for i, one := range databases {
-			stores[i] = one.leaf()
-		}
-		return segment.NewStriped(stores, len(stores), segment.StripedConfig{})
+		return one.sequence(), nil
 	case "unlocked":
-		return unlocked{databases[0].DB}, nil
+		return unlocked{one.DB}, nil
 	case "late":
-		return &late{db: databases[0].DB, next: map[string]int64{}}, nil
+		return &late{db: one.DB, next: map[string]int64{}}, nil
 	}
 	return nil, fmt.Errorf("no role is called %q", role)
 }

@@ -2,12 +2,14 @@ package cli
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
 
@@ -41,4 +43,35 @@ func flagsOf(c *cobra.Command) []string {
 		lines = append(lines, flagsOf(sub)...)
 	}
 	return lines
+}
+
+// Each flag that a variable or a file can stand for is a setting of a connection, of the store or
+// of the process, whatever commands there are.
+func TestFlagsWithAVariableAreSettings(t *testing.T) {
+	settings := slices.Concat(
+		config.ServiceSettings(&config.Service{}), config.GatewaySettings(&config.Gateway{Service: &config.Service{}}),
+		new(serviceAt).settings(), new(leafFlags).databases(), new(leafFlags).settings(), new(tagMove).databases())
+	isOne := func(s *config.Setting) bool {
+		return slices.ContainsFunc(settings, func(o *config.Setting) bool { return o.Name == s.Name && o.Group == s.Group && o.Unit == s.Unit })
+	}
+	arguments := 0
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+			switch value, ok := flag.Value.(*config.FlagValue); {
+			case !ok: // such as --json, which is no setting
+			case value.Argument:
+				arguments++
+			case !isOne(value.Setting):
+				t.Errorf("%s --%s has the variable %s, and is no setting", c.CommandPath(), flag.Name, value.Setting.Variable())
+			}
+		})
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(ownCommand())
+	if arguments < 50 {
+		t.Errorf("%d flags of the commands are arguments of a call", arguments)
+	}
 }

@@ -59,8 +59,6 @@ func TestSegmentCommands(t *testing.T) {
 			{"retire orders", done, "orders is retired. All its ids are below 1.", ""},
 			{"retire orders --json", done, `{"max_id":"1","tag":"orders"}`, ""},
 			{"retire nobody", failed, "", "no such tag"},
-			{"stripe parcels --to " + database + "," + database + " --start 10 --json", done, `{"floor":"10","stripes":2,"tag":"parcels"}`, ""},
-			{"stripe parcels --from " + database + " --to " + database, failed, "", "no such tag"},
 
 			{"seed", usage, "", "one tag"},
 			{"seed a/b", usage, "", "cannot be a tag"},
@@ -70,9 +68,6 @@ func TestSegmentCommands(t *testing.T) {
 			{"ls orders", usage, "", "unexpected argument"},
 			{"ls --table a;b", usage, "", "table"},
 			{"ls --sql-timeout 1ns", usage, "", "sql-timeout"},
-			{"stripe parcels", usage, "", "--to URL,URL"},
-			{"stripe parcels --to -," + database, usage, "", "has no store"},
-			{"stripe parcels --to " + database + ",redis://:hunter2@h", usage, "", "number 2: not the URL of a database"},
 			{"ls --sql mysql://u:hunter2@h", usage, "", "names no database"},
 		} {
 			code, out, errs := segmentRun(t, database, strings.Fields(row.args)...)
@@ -86,8 +81,8 @@ func TestSegmentCommands(t *testing.T) {
 			Tags []shownTag `json:"tags"`
 		}
 		_, out, _ := segmentRun(t, database, "ls", "--json")
-		if err := json.Unmarshal([]byte(out), &list); err != nil || len(list.Tags) != 4 {
-			t.Fatalf("segment ls --json: got %s and %v, want JSON of four tags", out, err)
+		if err := json.Unmarshal([]byte(out), &list); err != nil || len(list.Tags) != 2 {
+			t.Fatalf("segment ls --json: got %s and %v, want JSON of two tags", out, err)
 		}
 		expect.Equal(t, "description of the first tag in segment ls --json", list.Tags[0].Description, "Rechnungen")
 		if list.Tags[0].UpdatedAt.IsZero() {
@@ -112,7 +107,7 @@ func TestSegmentCommandsTellAnAbsentDatabaseFromARefusal(t *testing.T) {
 			t.Errorf("segment ls of no such database: got exit code %d, want %d: %s", code, failed, errs)
 		}
 		server.Kill()
-		for _, args := range [][]string{{"ls"}, {"create-table"}, {"seed", "orders"}, {"retire", "orders"}, {"stripe", "orders", "--to", database}} {
+		for _, args := range [][]string{{"ls"}, {"create-table"}, {"seed", "orders"}, {"retire", "orders"}} {
 			if code, _, errs := segmentRun(t, database, args...); code != tryLater {
 				t.Errorf("segment %s on a server that is down: got exit code %d, want %d: %s", args, code, tryLater, errs)
 			}

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
-	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/segment"
 )
 
@@ -51,9 +50,4 @@ func TestDatabaseURLs(t *testing.T) {
 			t.Errorf("%s is shown as %s, not as %s", row.url, shown, row.shown)
 		}
 	}
-	var list []string
-	s := config.DatabaseURLs("to", "", &list)
-	expect.Equal(t, "a list as it is shown", s.Redact("mysql://u:hunter2@h/db,-,x"), "mysql://u:***@h/db,-,***")
-	expect.Error(t, "parsing a list of two", s.Parse("-,mysql://h/db"), nil)
-	expect.Equal(t, "databases in a list of two", len(list), 2)
 }

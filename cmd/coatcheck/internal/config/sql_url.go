@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"net/url"
 	"strings"
 
@@ -64,33 +63,3 @@ func DatabaseURL(name, help string, into *string) *Setting {
 		return err
 	}, into), RedactSQL)
 }
-
-// DatabaseURLs is a setting that names several. A dash stands for one that is gone.
-func DatabaseURLs(name, help string, into *[]string) *Setting {
-	redact := func(list string) string {
-		var shown []string
-		for text := range strings.SplitSeq(list, ",") {
-			if text != Gone {
-				text = RedactSQL(text)
-			}
-			shown = append(shown, text)
-		}
-		return strings.Join(shown, ",")
-	}
-	return &Setting{Name: name, Unit: "URL,…", Help: help, Redact: redact, Parse: func(s string) error {
-		*into = nil
-		if s == Unsaid {
-			return nil
-		}
-		for i, text := range strings.Split(s, ",") {
-			if _, _, err := ParseSQL(text); err != nil && text != Gone {
-				return fmt.Errorf("number %d: %w", i+1, err)
-			}
-			*into = append(*into, text)
-		}
-		return nil
-	}}
-}
-
-// Gone stands for a store that is gone for good.
-const Gone = "-"

@@ -4,8 +4,8 @@ package segment
 type fence struct{ delta, residue, high int64 }
 
 // fences are those of one tag. A plain source has one class. A source of several stores whose ids
-// have a distance has one for each store: their numbers interleave, so that a range of one store may
-// well lie below another's, but never below an earlier one of its own.
+// have a distance has one for each store: their numbers interleave, so that a range of one store
+// may well lie below another's, but never below an earlier one of its own.
 type fences []fence
 
 // maxFences is how many classes of a tag are kept. With more, all become one, and ranges only rise.

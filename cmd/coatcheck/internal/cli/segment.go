@@ -35,7 +35,8 @@ type leafFlags struct {
 // bindLeaf adds --sql, --table, --sql-timeout, --config and a command's arguments to its flags.
 func bindLeaf(flags *pflag.FlagSet, arguments ...*config.Setting) *leafFlags {
 	l := &leafFlags{}
-	bindSome(flags, &l.Sources, nil, "", arguments, append(l.databases(), l.settings()...)) // a file may be shared with the service
+	// a file may be shared with the service
+	bindSome(flags, &l.Sources, nil, "", arguments, append(l.databases(), l.settings()...))
 	return l
 }
 

@@ -45,9 +45,9 @@ var (
 	operationSettings = []string{"answer-keys"}
 )
 
-// bindSome adds a command's arguments, the settings of its connection, --config, and the settings of
-// the service that are named to its flags; help is that of --redis. The others may stand in the file
-// and the environment.
+// bindSome adds a command's arguments, the settings of its connection, --config, and the settings
+// of the service that are named to its flags; help is that of --redis. The others may stand in the
+// file and the environment.
 func bindSome(flags *pflag.FlagSet, l *config.Sources, names []string, help string, arguments, connection []*config.Setting) {
 	shown, rest := connection, []*config.Setting(nil)
 	for _, setting := range config.ServiceSettings(&l.Service) {

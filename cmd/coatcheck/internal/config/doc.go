@@ -5,10 +5,11 @@
 // and docs/configuration.md. [ServiceSettings] and [GatewaySettings] are the tables; a command
 // makes its own with the same kinds ([Text], [Number], [Span], …).
 //
-// [Sources] reads a table: a flag is taken over the environment, that over the file (--config), and
-// that over the default. What a command is told for one call are its arguments: flags without a
-// variable, which stand in no file ([Sources.Bind]). Values are parsed after all of them were found, so that an error holds
-// every fault at once, with its place. A setting hides its own secrets ([Setting.Redact]).
+// [Sources] reads a table: a flag is taken over the environment, that over the file (--config),
+// and that over the default. What a command is told for one call are its arguments: flags without
+// a variable, which stand in no file ([Sources.Bind]). Values are parsed after all of them were
+// found, so that an error holds every fault at once, with its place. A setting hides its own
+// secrets ([Setting.Redact]).
 //
 // [Reloading] reads the same sources again while the process runs, and takes what can change:
 // settings that are [Hot], and files that they name, such as [Certificates].

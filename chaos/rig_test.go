@@ -100,7 +100,7 @@ func (r *rig) serveUpstream(routes string) (flags []string) {
 	file, socket := filepath.Join(folder, "routes.yaml"), filepath.Join(folder, "up")
 	expect.NoError(r.t, "writing routes", os.WriteFile(file, []byte(routes), 0o600))
 	r.upstream = newFront("upstream", func() *child { return r.role(upstreamRole, "CHAOS_SOCKET="+socket) })
-	return []string{"--upstream", "unix://" + socket, "--routes", file, "--admin", "127.0.0.1:0"}
+	return []string{"--upstream", "unix://" + socket, "--routes", file, "--admin-listen", "127.0.0.1:0"}
 }
 
 // coatcheck starts the program with a subcommand.

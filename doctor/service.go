@@ -172,7 +172,7 @@ func serviceTLS(s *Service, _ Settings) verdict {
 	case s.Certificate.Untrusted != "":
 		return critical("its certificate is not trusted here: "+s.Certificate.Untrusted,
 			"clients here refuse it, or were told not to look, and then any host can stand between",
-			"--ca FILE of the authority that made it; or a certificate for this host's name")
+			"--server-ca FILE of the authority that made it; or a certificate for this host's name")
 	case left < soon:
 		return warning(fmt.Sprintf("its certificate ends on %s, in %d days", date, int(left.Hours()/24)),
 			"clients refuse it from then on",

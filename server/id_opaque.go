@@ -22,7 +22,7 @@ func (h *ids) key(r *request, id string) idempotency.Key {
 		}
 	}
 	if len(h.keys) == 0 {
-		r.invalid("format", "this server has no key for opaque numbers; give it one with --opaque-key id:secret, the secret base64 of "+
+		r.invalid("format", "this server has no key for opaque numbers; give it one with --opaque-keys id:secret, the secret base64 of "+
 			"32 random bytes")
 	}
 	r.invalid("key", "this server has no opaque key with that id")

@@ -165,7 +165,7 @@ func TestOpaqueIDsThatCanNotBe(t *testing.T) {
 	}
 	checkProblem(t, s.do(t, "GET", "/id/decode/123456?format=opaque&tag=a%20b", ""), api.InvalidName)
 	keyless := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
-	wantDetail(t, keyless.do(t, "GET", "/id/segment/t?format=opaque", ""), api.InvalidRequest, "--opaque-key")
+	wantDetail(t, keyless.do(t, "GET", "/id/segment/t?format=opaque", ""), api.InvalidRequest, "--opaque-keys")
 	for _, key := range opaqueKeys {
 		if secret := base64.StdEncoding.EncodeToString(key.Secret); strings.Contains(s.log.String(), secret) || strings.Contains(s.log.String(), string(key.Secret)) {
 			t.Errorf("key %s is in the log", key.ID)

@@ -95,7 +95,7 @@ func startTrial(t *testing.T, of kind, resolves bool, environment ...string) *tr
 }
 
 func (tr *trial) startGateway(f *front) {
-	command := exec.Command(chaostest.Coatcheck(tr.t), "gateway", "--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+	command := exec.Command(chaostest.Coatcheck(tr.t), "gateway", "--json", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
 		"--upstream", "http://"+tr.service.address(), "--routes", tr.routes, "--redis", tr.redis.URL(), "--ack", "all",
 		"--store-timeout", storeTimeout.String(), "--log-level", "warn", "--access-log", "none")
 	process := chaostest.Serve(tr.t, command)

@@ -52,7 +52,7 @@ func newRigOn(t *testing.T, redis string, serve ...string) *rig {
 	r.service = start(t, "serve", binary, r.key, keys, append(append([]string{"serve", "--dev"}, common...), serve...)...)
 	routes := filepath.Join(t.TempDir(), "routes.yaml")
 	expect.NoError(t, "os.WriteFile", os.WriteFile(routes, []byte("routes: [{match: POST /payments, lease_ms: 20000}]\n"), 0o600))
-	r.gateway = start(t, "gateway", binary, "", "NONE=", append([]string{"gateway", "--upstream", r.service.url, "--routes", routes, "--admin", "127.0.0.1:0", "--body-timeout", "2s"}, common...)...)
+	r.gateway = start(t, "gateway", binary, "", "NONE=", append([]string{"gateway", "--upstream", r.service.url, "--routes", routes, "--admin-listen", "127.0.0.1:0", "--body-timeout", "2s"}, common...)...)
 	return r
 }
 
@@ -104,7 +104,7 @@ func (p *process) replace(t *testing.T) {
 	p.process().Kill()
 	p.args = append(p.args, "--listen", p.addr)
 	if admin, is := strings.CutPrefix(strings.TrimSuffix(p.metrics, "/metrics"), "http://"); is && admin != p.addr {
-		p.args = append(p.args, "--admin", admin)
+		p.args = append(p.args, "--admin-listen", admin)
 	}
 	p.launch(t)
 	p.await(t)

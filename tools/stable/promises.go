@@ -89,6 +89,28 @@ func flagsOf(list string) promises {
 	return found
 }
 
+// fold makes one line of the flags that went together: those of a command that is gone are the
+// command, and one that no command has any more is its name.
+func fold(gone []string, now promises) (lines []string) {
+	kept := map[string]bool{}
+	for line := range now {
+		kept[line[strings.LastIndexByte(line, ' ')+1:]] = true
+	}
+	for _, line := range gone {
+		command, name, flag := strings.Cut(line, " --")
+		switch {
+		case flag && !now[command]:
+			line = command
+		case flag && !kept["--"+name]:
+			line = "--" + name
+		}
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
 // released is the last release.
 type released struct{ version, commit string }
 

@@ -40,6 +40,13 @@ func wantAnnounced(t *testing.T, broken []string) {
 // keeps compares the promises of a file with those that it had at the last release.
 func keeps(t *testing.T, name string, least int, of func(text string) promises) {
 	t.Helper()
+	gone, _ := broken(t, name, least, of)
+	wantAnnounced(t, gone)
+}
+
+// broken are the promises of a file that it had at the last release and has not, and those of now.
+func broken(t *testing.T, name string, least int, of func(text string) promises) (gone []string, now promises) {
+	t.Helper()
 	before, err := last(t).file(t.Context(), name)
 	if err != nil {
 		t.Fatalf("%s at the last release: %v", name, err)
@@ -48,7 +55,8 @@ func keeps(t *testing.T, name string, least int, of func(text string) promises) 
 	if len(promised) < least {
 		t.Fatalf("%d promises in %s: does this test still read them?", len(promised), name)
 	}
-	wantAnnounced(t, promised.broken(of(read(t, name))))
+	now = of(read(t, name))
+	return promised.broken(now), now
 }
 
 func TestHTTPKeepsWhatItPromises(t *testing.T) {
@@ -65,7 +73,18 @@ func httpIn(t *testing.T, text string) promises {
 }
 
 func TestCommandsKeepTheirFlags(t *testing.T) {
-	keeps(t, "cmd/coatcheck/internal/cli/testdata/flags.txt", 500, flagsOf)
+	const list = "cmd/coatcheck/internal/cli/testdata/flags.txt"
+	gone, now := broken(t, list, 500, flagsOf)
+	wantAnnounced(t, fold(gone, now))
+}
+
+func TestFlagsThatWentTogetherAreOneLine(t *testing.T) {
+	before := flagsOf("coatcheck a --x --z\ncoatcheck b --x --y\ncoatcheck c --y --z\n")
+	now := flagsOf("coatcheck a\ncoatcheck b\ncoatcheck d --y\ncoatcheck e --z\n")
+	got, want := fold(before.broken(now), now), []string{"--x", "coatcheck a --z", "coatcheck b --y", "coatcheck c"}
+	if !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
 }
 
 func TestMetricsKeepTheirNames(t *testing.T) { keeps(t, "docs/metrics.md", 50, metricsOf) }

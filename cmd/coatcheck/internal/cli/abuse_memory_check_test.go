@@ -319,7 +319,7 @@ func TestMemoryOfTheGatewayUnderAttackStaysWithinThePod(t *testing.T) {
 	defer upstream.Close()
 	routes := filepath.Join(t.TempDir(), "routes.yaml")
 	expect.NoError(t, "write the file", os.WriteFile(routes, []byte("routes: [{match: POST /payments}]"), 0o600))
-	g := startTarget(t, program, "gateway", "--redis", "embedded:", "--upstream", upstream.URL, "--routes", routes, "--admin", "127.0.0.1:0")
+	g := startTarget(t, program, "gateway", "--redis", "embedded:", "--upstream", upstream.URL, "--routes", routes, "--admin-listen", "127.0.0.1:0")
 	const key = "Idempotency-Key: a\r\n"
 	for _, one := range []attack{
 		{"guarded bodies, unfinished", 1500, unfinished("/payments", key, 1<<20), 1<<20 - 1, false, 0, false},

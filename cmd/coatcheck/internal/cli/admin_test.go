@@ -118,7 +118,7 @@ func TestAdminListenerIsOnLoopbackUnlessInsecure(t *testing.T) {
 	} {
 		for _, command := range [][]string{
 			{"config", "check", "--admin-listen", row.admin},
-			{"config", "check", "gateway", "--admin", row.admin, "--upstream", "http://127.0.0.1:1", "--routes", routes},
+			{"config", "check", "gateway", "--admin-listen", row.admin, "--upstream", "http://127.0.0.1:1", "--routes", routes},
 		} {
 			checked := execute(t, nil, append(command, row.args...)...)
 			if row.fault == "" {

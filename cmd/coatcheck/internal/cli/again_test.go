@@ -25,7 +25,7 @@ func TestPrintedCommandsAskAtTheSamePlace(t *testing.T) {
 	}{
 		{nil, nil, ""},
 		{[]string{"--server", "http://c:80"}, nil, " --server http://c:80"},
-		{[]string{"--server", "http://c:80", "--ca", "my ca.pem"}, nil, " --server http://c:80 --ca 'my ca.pem'"},
+		{[]string{"--server", "http://c:80", "--server-ca", "my ca.pem"}, nil, " --server http://c:80 --server-ca 'my ca.pem'"},
 		{[]string{"--redis", "redis://r"}, nil, " --redis redis://r"},
 		{[]string{"--redis", "redis://r", "--prefix", "app:", "--ack", "all"}, nil, " --redis redis://r --ack all --prefix app:"},
 		{[]string{"--redis", "redis://r"}, map[string]string{"COATCHECK_PREFIX": "app:"}, " --redis redis://r --prefix app:"},

@@ -104,7 +104,7 @@ func TestChartTakesTheSettingsThatThereAre(t *testing.T) {
 	for i, table := range [][]*config.Setting{service, gateway} {
 		chosen := [][]string{
 			{"listen", "access", "tls-cert", "tls-key", "pools", "drain-delay", "stop-timeout", "request-timeout"},
-			{"listen", "admin", "insecure", "routes", "upstream", "drain-delay", "stop-timeout"},
+			{"listen", "admin-listen", "insecure", "routes", "upstream", "drain-delay", "stop-timeout"},
 		}[i]
 		var names, values []string
 		for _, s := range table {

@@ -25,12 +25,12 @@ func TestCommandsShowAClientCertificate(t *testing.T) {
 		t.Fatalf("write the file: %v", err)
 	}
 	p := serve(t, "--tls-cert", at.cert, "--tls-key", at.key, "--tls-client-ca", mine.cert, "--tls-client-auth", "require", "--access", access)
-	where := []string{"--server", p.banner.URL, "--ca", at.cert}
-	shown := append(slices.Clone(where), "--cert", mine.cert, "--key", mine.key)
+	where := []string{"--server", p.banner.URL, "--server-ca", at.cert}
+	shown := append(slices.Clone(where), "--client-cert", mine.cert, "--client-key", mine.key)
 	with := func(flags []string, command ...string) []string { return append(slices.Clone(command), flags...) }
 
 	expect.Equal(t, "incr k with a certificate", execute(t, nil, with(shown, "incr", "k")...).exits(done).stdout, "1\n")
-	env := map[string]string{"COATCHECK_SERVER": p.banner.URL, "COATCHECK_CA": at.cert, "COATCHECK_CERT": mine.cert, "COATCHECK_KEY": mine.key}
+	env := map[string]string{"COATCHECK_SERVER": p.banner.URL, "COATCHECK_SERVER_CA": at.cert, "COATCHECK_CLIENT_CERT": mine.cert, "COATCHECK_CLIENT_KEY": mine.key}
 	expect.Equal(t, "counter get k, the certificate in the environment", execute(t, env, "counter", "get", "k").exits(done).stdout, "1\n")
 	for _, command := range [][]string{
 		{"token", "issue"}, {"worker", "ls"}, {"lock", "ls"}, {"id", "segment", "orders"},
@@ -46,20 +46,20 @@ func TestCommandsShowAClientCertificate(t *testing.T) {
 	for _, row := range []struct {
 		cert, key, fault string
 	}{
-		{mine.cert, "", "cert and key: one without the other"},
-		{"", mine.key, "cert and key: one without the other"},
+		{mine.cert, "", "client-cert and client-key: one without the other"},
+		{"", mine.key, "client-cert and client-key: one without the other"},
 		{none, mine.key, "cert: open " + none},
 		{mine.cert, none, "key: open " + none},
 		{mine.cert, other.key, "private key does not match"},
-		{mine.key, mine.key, "cert and key: "},
+		{mine.key, mine.key, "client-cert and client-key: "},
 	} {
 		for _, command := range [][]string{{"incr", "k"}, {"doctor"}, {"bench"}} {
-			execute(t, nil, append(with(where, command...), "--cert="+row.cert, "--key="+row.key)...).exits(usage, row.fault)
+			execute(t, nil, append(with(where, command...), "--client-cert="+row.cert, "--client-key="+row.key)...).exits(usage, row.fault)
 		}
 	}
-	faulty := execute(t, nil, "incr", "k", "--server", p.banner.URL, "--ca", none, "--cert", none, "--key", none).exits(usage)
+	faulty := execute(t, nil, "incr", "k", "--server", p.banner.URL, "--server-ca", none, "--client-cert", none, "--client-key", none).exits(usage)
 	expect.Equal(t, "files that are not there, told at once", strings.Count(faulty.stderr, "open "+none), 3)
-	if strange := execute(t, nil, with(where, "incr", "k", "--cert", other.cert, "--key", other.key)...); strange.code == done {
+	if strange := execute(t, nil, with(where, "incr", "k", "--client-cert", other.cert, "--client-key", other.key)...); strange.code == done {
 		t.Errorf("%s with an unknown certificate: got exit code %d, want a failure; it wrote %s%s", strange.line, done, strange.stdout, strange.stderr)
 	}
 }
@@ -109,7 +109,7 @@ func TestEveryCommandThatAsksAServiceTakesCertificates(t *testing.T) {
 	look = func(c *cobra.Command) {
 		if c.Flags().Lookup("server") != nil {
 			found++
-			for _, name := range []string{"ca", "cert", "key", "api-key"} {
+			for _, name := range []string{"server-ca", "client-cert", "client-key", "api-key"} {
 				if c.Flags().Lookup(name) == nil {
 					t.Errorf("%s has no --%s", c.CommandPath(), name)
 				}

@@ -55,10 +55,10 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 
 func TestConfigCheckTellsAllFaultsAtOnce(t *testing.T) {
 	path := file(t, "colour: red\nlisten: nowhere\nack: [1]\nlog-level:\n")
-	env := map[string]string{"COATCHECK_STORE_TIMEOUT": "soon", "COATCHECK_MAX_BODY": "-1", "COATCHECK_DEV": "perhaps"}
+	env := map[string]string{"COATCHECK_STORE_TIMEOUT": "soon", "COATCHECK_MAX_BODY_BYTES": "-1", "COATCHECK_DEV": "perhaps"}
 	execute(t, env, "config", "check", "--config", path, "--log-format", "xml", "--redis", "http://h", "--prefix", "{a}").exits(usage,
 		path+` line 1: unknown setting "colour"`, "listen ("+path+" line 2):", "line 3: ack takes one value", "line 4: log-level takes one value",
-		"store-timeout (COATCHECK_STORE_TIMEOUT):", "max-body (COATCHECK_MAX_BODY):", "dev (COATCHECK_DEV):", "log-format (--log-format):",
+		"store-timeout (COATCHECK_STORE_TIMEOUT):", "max-body-bytes (COATCHECK_MAX_BODY_BYTES):", "dev (COATCHECK_DEV):", "log-format (--log-format):",
 		`unknown scheme "http"`, `prefix "{a}"`,
 	)
 }
@@ -133,7 +133,7 @@ func TestServeRefusesTheSameFaults(t *testing.T) {
 // A variable that is not set would begin an empty store in memory, which forgets at its end.
 func TestStoreHasToBeNamed(t *testing.T) {
 	routes := file(t, "routes: [{match: POST /payments}]")
-	gateway := []string{"gateway", "--upstream", "http://127.0.0.1:1", "--routes", routes, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}
+	gateway := []string{"gateway", "--upstream", "http://127.0.0.1:1", "--routes", routes, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}
 	for _, args := range [][]string{
 		{"serve", "--listen", "127.0.0.1:0"}, {"config", "check"}, {"config", "check", "gateway", "--upstream", "http://127.0.0.1:1", "--routes", routes},
 		gateway,
@@ -251,10 +251,10 @@ func TestConfigCheckSaysHowItIsWrittenInstead(t *testing.T) {
 // routes file included.
 func TestConfigCheckKnowsTheGateway(t *testing.T) {
 	routes := file(t, "routes:\n  - match: POST /pay\n    lease_ms: 1\n    polcy: hold\n")
-	path := file(t, "routes: "+routes+"\nconsole: off\nbody-timout: 1s\nupstream-idle: soon\nack: 1\n")
-	execute(t, map[string]string{"COATCHECK_UPSTREAM": "ftp://h"}, "config", "check", "gateway", "--config", path, "--admin", "0.0.0.0:1").exits(usage,
-		path+` line 2: unknown setting "console"`, path+` line 3: unknown setting "body-timout"; is body-timeout meant?`, "upstream-idle ("+path+" line 4):",
-		"upstream (COATCHECK_UPSTREAM):", "no replicas", "admin: 0.0.0.0:1 can be reached", routes+": line 3: lease_ms", routes+": line 4: unknown field",
+	path := file(t, "routes: "+routes+"\nconsole: off\nbody-timout: 1s\nupstream-idle-timeout: soon\nack: 1\n")
+	execute(t, map[string]string{"COATCHECK_UPSTREAM": "ftp://h"}, "config", "check", "gateway", "--config", path, "--admin-listen", "0.0.0.0:1").exits(usage,
+		path+` line 2: unknown setting "console"`, path+` line 3: unknown setting "body-timout"; is body-timeout meant?`, "upstream-idle-timeout ("+path+" line 4):",
+		"upstream (COATCHECK_UPSTREAM):", "no replicas", "admin-listen: 0.0.0.0:1 can be reached", routes+": line 3: lease_ms", routes+": line 4: unknown field",
 	)
 	good := file(t, payRoutes)
 	execute(t, nil, "config", "check", "gateway", "--upstream", "http://127.0.0.1:1", "--routes", good).exits(done).prints("in order")

@@ -239,7 +239,7 @@ func TestDoctorDoesNotShowItsKeyToAServiceThatItDoesNotTrust(t *testing.T) {
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: other.Certificate().Raw}), 0o600); err != nil {
 		t.Fatalf("write the file: %v", err)
 	}
-	_, found = diagnose(t, "--server", other.URL, "--ca", ca, "--api-key", "cck_one_secret")
+	_, found = diagnose(t, "--server", other.URL, "--server-ca", ca, "--api-key", "cck_one_secret")
 	found.severities(t, map[string]doctor.Severity{"service-tls": doctor.OK, "service-key": doctor.Warning})
 	if !slices.Contains(shown, "Bearer cck_one_secret") || !slices.Contains(shown, "") {
 		t.Errorf("Authorization that a service was shown that is trusted: got %q, want requests with the key and without", shown)
@@ -282,7 +282,7 @@ func TestMissingRightsOfTheRedisUserAreNamed(t *testing.T) {
 	expect.Contains(t, "the fix", found.worst("rights").Fix, "+evalsha +pexpire")
 	for _, command := range [][]string{
 		{"serve", "--listen", "127.0.0.1:0"},
-		{"gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", "http://127.0.0.1:1", "--routes", file(t, "routes: [{match: POST /pay}]")},
+		{"gateway", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--upstream", "http://127.0.0.1:1", "--routes", file(t, "routes: [{match: POST /pay}]")},
 	} {
 		execute(t, nil, append(command, few...)...).exits(usage, "does not let the user run EVALSHA, PEXPIRE",
 			"+evalsha +pexpire").conceals("word@")

@@ -27,7 +27,7 @@ func TestUnfitRedisIsNamedAtStart(t *testing.T) {
 	expect.Error(t, "ACL SETUSER", server.Client().Do(t.Context(), append(words, "-get")...).Err(), nil)
 	commands := [][]string{
 		{"serve", "--listen", "127.0.0.1:0"},
-		{"gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", "http://127.0.0.1:1", "--routes",
+		{"gateway", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--upstream", "http://127.0.0.1:1", "--routes",
 			file(t, "routes: [{match: POST /pay}]")},
 		{"incr", "orders"},
 		{"lock", "run", "nightly", "--", "true"},

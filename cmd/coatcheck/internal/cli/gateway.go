@@ -81,7 +81,7 @@ func (p *program) gateway(ctx context.Context, l *config.Sources, c *config.Gate
 	if err != nil {
 		return configError(err)
 	}
-	warnAdmin(c.Admin, log)
+	warnAdmin(c.AdminListen, log)
 	clients, admin, err := openListeners(c)
 	if err != nil {
 		return errors.Join(err, g.Close(ctx))
@@ -99,8 +99,8 @@ func openListeners(c *config.Gateway) (clients, admin net.Listener, err error) {
 	if clients, err = net.Listen("tcp", c.Listen); err != nil {
 		return nil, nil, fmt.Errorf("%w; choose another address with --listen, or --listen 127.0.0.1:0 for a free port", err)
 	}
-	if admin, err = net.Listen("tcp", c.Admin); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("%w; choose another address with --admin, or --admin 127.0.0.1:0 for a free port", err),
+	if admin, err = net.Listen("tcp", c.AdminListen); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("%w; choose another address with --admin-listen, or --admin-listen 127.0.0.1:0 for a free port", err),
 			clients.Close())
 	}
 	return clients, admin, nil

@@ -64,7 +64,7 @@ func newGateway(t *testing.T) *gatewayProcess {
 }
 
 func gatewayArgs(more []string) []string {
-	return onStore(nil, append([]string{"gateway", "--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, more...))
+	return onStore(nil, append([]string{"gateway", "--json", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, more...))
 }
 
 // read takes the gateway's banner.
@@ -331,7 +331,7 @@ func TestGatewayUsage(t *testing.T) {
 		"all faults together": {[]string{"--listen", "x", "--upstream", "ftp://h", "--routes", bad, "--token-keys", "a:hunter2"}, nil, usage, []string{"listen", "upstream (--upstream): http://", "lease_ms", "token-keys"}},
 		"routes not there":    {[]string{"--upstream", "http://h", "--routes", good + "x"}, nil, usage, []string{"no such file"}},
 		"ack without replicas": {
-			[]string{"--upstream", "http://h", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--routes", file(t, "routes: [{match: /a, ack: 1}]")}, nil, usage,
+			[]string{"--upstream", "http://h", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--routes", file(t, "routes: [{match: /a, ack: 1}]")}, nil, usage,
 			[]string{"no replicas"},
 		},
 		"its own address":   {[]string{"--check", "--listen", "127.0.0.1:8081", "--upstream", "http://localhost:8081/x", "--routes", good}, nil, usage, []string{"upstream: localhost:8081 is where clients come in", "--listen"}},
@@ -407,7 +407,7 @@ func TestGatewayRunsUntilItsContextEnds(t *testing.T) {
 	stdout, banner := io.Pipe()
 	code := make(chan int)
 	go func() {
-		code <- run(ctx, []string{"gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", "http://127.0.0.1:1", "--routes", file(t, payRoutes), "--redis", "embedded:"},
+		code <- run(ctx, []string{"gateway", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--upstream", "http://127.0.0.1:1", "--routes", file(t, payRoutes), "--redis", "embedded:"},
 			func(string) string { return "" }, banner, &stderr)
 	}()
 	reader := bufio.NewReader(stdout)
@@ -426,8 +426,8 @@ func TestGatewayRunsUntilItsContextEnds(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	expect.NoError(t, "listen on a free port", err)
 	defer listener.Close()
-	for _, flag := range []string{"--listen", "--admin"} {
-		args := []string{"gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", "http://h", "--routes", file(t, payRoutes), flag, listener.Addr().String()}
+	for _, flag := range []string{"--listen", "--admin-listen"} {
+		args := []string{"gateway", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--upstream", "http://h", "--routes", file(t, payRoutes), flag, listener.Addr().String()}
 		execute(t, nil, args...).exits(failed, flag)
 	}
 }

@@ -58,7 +58,7 @@ func (p *program) healthcheck(ctx context.Context, c *config.Service) error {
 	var said api.Readiness
 	switch err := json.Unmarshal(body, &said); {
 	case err != nil || said.Store == "":
-		return fmt.Errorf("%s is not a coatcheck: it answers %s: --listen is the address of the service, or of the gateway's --admin",
+		return fmt.Errorf("%s is not a coatcheck: it answers %s: --listen is the address of the service, or of the gateway's --admin-listen",
 			url, status)
 	case !strings.HasPrefix(status, "200") || !said.Ready:
 		return fmt.Errorf("not ready: %s %s", status, body)

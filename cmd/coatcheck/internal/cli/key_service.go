@@ -25,10 +25,10 @@ func (s *serviceAt) settings() []*config.Setting {
 		config.Text("server", "http://127.0.0.1:8080", "URL", "the running service to ask", &s.server),
 		config.Hidden(config.Text("api-key", "", "key",
 			"the API key to show it; better in the environment, since a command line can be seen by others", &s.apiKey)),
-		config.Text("ca", "", "file", "authorities in PEM by which its certificate is judged; empty: those of the system", &s.ca),
-		config.Text("cert", "", "file", "a client certificate in PEM to show it, where it asks for one; what signed it may follow it",
+		config.Text("server-ca", "", "file", "authorities in PEM by which its certificate is judged; empty: those of the system", &s.ca),
+		config.Text("client-cert", "", "file", "a client certificate in PEM to show it, where it asks for one; what signed it may follow it",
 			&s.cert),
-		config.Text("key", "", "file", "the key of that certificate in PEM", &s.key),
+		config.Text("client-key", "", "file", "the key of that certificate in PEM", &s.key),
 	)
 }
 
@@ -36,7 +36,7 @@ func (s *serviceAt) settings() []*config.Setting {
 func (s *serviceAt) secure() (*tls.Config, error) {
 	secure, err := config.Trusting(s.ca)
 	if (s.cert == "") != (s.key == "") {
-		err = errors.Join(err, errors.New("cert and key: one without the other; a client certificate takes both"))
+		err = errors.Join(err, errors.New("client-cert and client-key: one without the other; a client certificate takes both"))
 	}
 	if s.cert == "" || s.key == "" {
 		return secure, err

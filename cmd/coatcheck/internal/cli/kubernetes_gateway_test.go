@@ -14,7 +14,7 @@ func (m *manifest) checkGateway(name string, pod, container node, env map[string
 	if url, err := url.Parse(env["COATCHECK_UPSTREAM"]); err != nil || url.Host == "" {
 		m.faultf(name, "COATCHECK_UPSTREAM %q is no service", env["COATCHECK_UPSTREAM"])
 	}
-	for port, variable := range map[string]string{"guarded": "COATCHECK_LISTEN", "admin": "COATCHECK_ADMIN"} {
+	for port, variable := range map[string]string{"guarded": "COATCHECK_LISTEN", "admin": "COATCHECK_ADMIN_LISTEN"} {
 		if !slices.ContainsFunc(container.at("ports").list(), func(p node) bool {
 			return p.at("name").text() == port && p.at("containerPort").text() == portOf(env[variable])
 		}) {

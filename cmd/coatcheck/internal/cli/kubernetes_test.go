@@ -70,7 +70,7 @@ func TestBrokenManifestsAreFound(t *testing.T) {
 		{"routes that are none", manifests[2], "match:", "matches:", "routes: "},
 		{"routes of others", manifests[2], "configMap: {name: shop-routes}", "configMap: {name: routes}", "routes: "},
 		{"gateway of nothing", manifests[2], "http://127.0.0.1:3000", "", "is no service"},
-		{"admin side elsewhere", manifests[2], "containerPort: 8082", "containerPort: 8083", "COATCHECK_ADMIN is no port admin"},
+		{"admin side elsewhere", manifests[2], "containerPort: 8082", "containerPort: 8083", "COATCHECK_ADMIN_LISTEN is no port admin"},
 		{"clients at the admin side", manifests[2], "/readyz, port: admin", "/readyz, port: guarded", "readinessProbe does not ask the admin side"},
 		{"window that is not let in", manifests[1], `, coatcheck-client: "true"`, "", "is not let in by the policy"},
 	} {

@@ -29,7 +29,7 @@ func (s *source) again() (text string) {
 	if s.File != "" {
 		text = " --config " + shellWord(s.File)
 	}
-	names := []string{"server", "ca", "cert", "key"}
+	names := []string{"server", "server-ca", "client-cert", "client-key"}
 	if direct, _ := s.direct(); direct {
 		names = storeNames
 	}

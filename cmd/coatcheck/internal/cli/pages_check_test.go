@@ -50,7 +50,7 @@ func TestDoorsPageRuns(t *testing.T) {
 }
 
 func TestIDsPageRuns(t *testing.T) {
-	samePage(t, pages+"ids.md", shape, atService(t, serve(t, "--opaque-key", aKey("k1", 7)).banner.URL))
+	samePage(t, pages+"ids.md", shape, atService(t, serve(t, "--opaque-keys", aKey("k1", 7)).banner.URL))
 }
 
 // today is a date as keys and numbers have it.

@@ -34,7 +34,7 @@ import (
 const (
 	greedyAtOnce = 256     // requests of the greedy caller
 	namesOfAKind = 1000    // as many as a page has
-	largestBody  = 1 << 20 // bytes, as --max-body
+	largestBody  = 1 << 20 // bytes, as --max-body-bytes
 	honestTime   = 15 * time.Second
 )
 

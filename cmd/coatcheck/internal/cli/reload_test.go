@@ -70,14 +70,14 @@ func TestSettingsAreReadAgainOnHangup(t *testing.T) {
 	expect.MustEqual(t, "the certificate at the beginning", subject(t, address), "one")
 
 	both := lineOf(t, blue) + "," + lineOf(t, green)
-	overwrite(t, path, settings(both, "rate: 1/h\ncors-origins: https://shop.example\nlog-level: warn\nprefix: 'other:'\nmax-body: 2048\n", two))
+	overwrite(t, path, settings(both, "rate: 1/h\ncors-origins: https://shop.example\nlog-level: warn\nprefix: 'other:'\nmax-body-bytes: 2048\n", two))
 	hangup(t, p)
 	eventually(t, "the new settings are in force", func() bool { return subject(t, address) == "two" && status(green).status != 401 })
 	eventually(t, "the rate counts", func() bool { return status(green).status == 429 })
 	const origin = "https://shop.example"
 	expect.Equal(t, "Access-Control-Allow-Origin of a request from "+origin, status(blue, "Origin: "+origin).header.Get("Access-Control-Allow-Origin"), origin)
 	p.wrote(1, `restart needed","setting":"prefix"`)
-	p.wrote(1, `restart needed","setting":"max-body"`)
+	p.wrote(1, `restart needed","setting":"max-body-bytes"`)
 	p.wrote(2, "restart needed")
 	lines := p.logged(aRequest)
 	status(blue)

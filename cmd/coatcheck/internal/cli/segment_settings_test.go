@@ -37,7 +37,7 @@ func TestSettingsOfSegmentsAndDoors(t *testing.T) {
 	expect.Error(t, "the check of the segments by default", c.Server.Segments.Check(), nil)
 	expect.Equal(t, "settings by default", of(c), segments{source: "redis", period: 15 * time.Minute, step: 1000, create: true, leaf: server.LeafDoor{Pool: "leaf"}})
 	args := []string{
-		"--segment-create=false", "--leaf", "snowflake", "--leaf-pool", "p", "--tinyid-tokens", "a=x, b=y=z", "--opaque-key", aKey("k", 1), "--segment-period", "1h",
+		"--segment-create=false", "--leaf", "snowflake", "--leaf-pool", "p", "--tinyid-tokens", "a=x, b=y=z", "--opaque-keys", aKey("k", 1), "--segment-period", "1h",
 		"--segment-step", "5",
 	}
 	c, err = read(args...)
@@ -52,7 +52,7 @@ func TestSettingsOfSegmentsAndDoors(t *testing.T) {
 	for _, args := range [][]string{
 		{"--segment-source", "sqlite://x"}, {"--segment-source", "mysql:"}, {"--segment-source", ""}, {"--segment-period", "0s"}, {"--segment-step", "0"}, {"--segment-step", "1000001"},
 		{"--segment-create=perhaps"}, {"--leaf", "both"}, {"--leaf-pool", "a b"}, {"--leaf-pool", ""}, {"--tinyid-tokens", "a"}, {"--tinyid-tokens", "a="}, {"--tinyid-tokens", "=x"},
-		{"--tinyid-tokens", "a=x,"}, {"--opaque-key", "k:short"},
+		{"--tinyid-tokens", "a=x,"}, {"--opaque-keys", "k:short"},
 	} {
 		execute(t, nil, append([]string{"config", "check"}, args...)...).exits(usage, strings.Split(args[0], "=")[0])
 	}
@@ -60,7 +60,7 @@ func TestSettingsOfSegmentsAndDoors(t *testing.T) {
 
 func TestSecretsOfSegmentsAndDoorsAreNotShown(t *testing.T) {
 	env := map[string]string{
-		"COATCHECK_SEGMENT_SOURCE": "mysql://leaf:hunter2@h:3306/ids", "COATCHECK_TINYID_TOKENS": "orders=hunter2,events=hunter2", "COATCHECK_OPAQUE_KEY": aKey("k1", 5),
+		"COATCHECK_SEGMENT_SOURCE": "mysql://leaf:hunter2@h:3306/ids", "COATCHECK_TINYID_TOKENS": "orders=hunter2,events=hunter2", "COATCHECK_OPAQUE_KEYS": aKey("k1", 5),
 	}
 	execute(t, env, "config", "print").exits(done).conceals("hunter2", "BQUF").prints(`"mysql://leaf:***@h:3306/ids"`, `"orders=…,events=…"`, `"k1:…"`)
 	for _, args := range [][]string{{"--segment-source", "mysq://leaf:hunter2@h"}, {"--tinyid-tokens", "hunter2"}, {"--segment-source", "mysql://leaf:hunter2%zz@h"}} {

@@ -34,7 +34,7 @@ func TestShellOfThePagesRuns(t *testing.T) {
 	}
 	here := strings.NewReplacer("redis://localhost:6379", store, "redis://127.0.0.1:6379", store, "http://127.0.0.1:8080", server, "/srv/tmp", folder+"/old",
 		"--duration 30s", "--duration 300ms", "--rate 2000 --json", "--rate 100 --duration 300ms --json",
-		"coatcheck gateway --upstream", "until_it_listens gateway --listen 127.0.0.1:0 --admin 127.0.0.1:0 --upstream")
+		"coatcheck gateway --upstream", "until_it_listens gateway --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --upstream")
 	for _, row := range []struct {
 		page   string
 		begins string // of the block

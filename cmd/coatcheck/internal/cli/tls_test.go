@@ -161,13 +161,13 @@ func TestOldSuitesAreNotSpoken(t *testing.T) {
 	}
 }
 
-// Commands ask by https with the authority that --ca names, and the health check takes the
+// Commands ask by https with the authority that --server-ca names, and the health check takes the
 // certificate of the file alone.
 func TestCommandsAndHealthCheckOverTLS(t *testing.T) {
 	at, other := certify(t, "localhost"), certify(t, "localhost")
 	p := serve(t, "--tls-cert", at.cert, "--tls-key", at.key)
 	listen := strings.TrimPrefix(p.banner.URL, "https://")
-	counted := execute(t, nil, "incr", "k", "--server", p.banner.URL, "--ca", at.cert).exits(done)
+	counted := execute(t, nil, "incr", "k", "--server", p.banner.URL, "--server-ca", at.cert).exits(done)
 	expect.Equal(t, counted.line, counted.stdout, "1\n")
 	strange := execute(t, nil, "incr", "k", "--server", p.banner.URL)
 	if strange.code == done {
@@ -175,7 +175,7 @@ func TestCommandsAndHealthCheckOverTLS(t *testing.T) {
 	}
 	expect.Contains(t, "stderr of "+strange.line, strange.stderr, "certificate")
 	// a file without authorities
-	execute(t, nil, "incr", "k", "--server", p.banner.URL, "--ca", at.key).exits(usage)
+	execute(t, nil, "incr", "k", "--server", p.banner.URL, "--server-ca", at.key).exits(usage)
 	for cert, want := range map[pair]int{at: done, other: failed} {
 		execute(t, nil, "healthcheck", "--listen", listen, "--tls-cert", cert.cert, "--tls-key", cert.key).exits(want)
 	}

@@ -44,7 +44,7 @@ func TestCommandsOfTheWebhooksPage(t *testing.T) {
 	}
 	steps := walk(page)
 	// a job is killed by the number of its process, which is no shell around it
-	script := "trap 'kill $(jobs -p) 2>/dev/null' EXIT\nexport " + asProgram + "=1 COATCHECK_LISTEN=" + here["127.0.0.1:8081"] + " COATCHECK_ADMIN=" + here["127.0.0.1:8082"] + "\n"
+	script := "trap 'kill $(jobs -p) 2>/dev/null' EXIT\nexport " + asProgram + "=1 COATCHECK_LISTEN=" + here["127.0.0.1:8081"] + " COATCHECK_ADMIN_LISTEN=" + here["127.0.0.1:8082"] + "\n"
 	for _, step := range steps {
 		command := strings.ReplaceAll(in.Replace(step.command), "coatcheck gateway --up", "'"+built(t)+"' gateway --up")
 		script += command + "\necho; echo '" + marker + "'\n"

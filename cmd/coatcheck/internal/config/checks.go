@@ -49,11 +49,11 @@ func (c *Service) CheckTogether() error {
 		"rate: only with access (--access, --access-keys or --access-store), which says whose requests are counted")
 	wrong(c.Access.Limit.Burst > 0 && c.Access.Limit.Rate.N == 0, "burst: only with rate")
 	wrong(c.Server.MaxBytes > 0 && c.Server.MaxBytes < 2*c.Server.MaxBody,
-		"max-bytes-in-flight: a body of max-body does not fit into it, twice as it is in memory")
+		"max-bytes-in-flight: a body of max-body-bytes does not fit into it, twice as it is in memory")
 	wrong((c.TLSCert == "") != (c.TLSKey == ""), "tls-cert and tls-key: one without the other")
 	wrong(c.TLSClientCA != "" && c.TLSCert == "", "tls-client-ca: only with tls-cert and tls-key")
 	wrong(c.Controlled() && c.PrincipalJWT.JWKS != "", "principal-jwt-jwks: not with access, where the key or certificate says who is asking")
-	return errors.Join(append(faults, c.checkPrincipal(), c.CheckListen(), c.CheckAdmin("admin-listen", c.AdminListen))...)
+	return errors.Join(append(faults, c.checkPrincipal(), c.CheckListen(), c.CheckAdmin())...)
 }
 
 // OneCaller reports whether nothing is to tell callers apart.
@@ -147,17 +147,17 @@ func (c *Service) Hosts() []string {
 }
 
 // CheckAdmin refuses an admin listener that other machines can reach, or at the clients' address.
-func (c *Service) CheckAdmin(name, admin string) error {
-	host, port, err := net.SplitHostPort(admin)
+func (c *Service) CheckAdmin() error {
+	host, port, err := net.SplitHostPort(c.AdminListen)
 	if err != nil {
 		return nil //nolint:nilerr // it is off, or told already
 	}
-	if admin == c.Listen && port != "0" {
-		return fmt.Errorf("%s: %s is where clients come in (listen): take another port", name, admin)
+	if c.AdminListen == c.Listen && port != "0" {
+		return fmt.Errorf("admin-listen: %s is where clients come in (listen): take another port", c.AdminListen)
 	}
 	if !IsLoopback(host) && !c.Insecure {
-		return fmt.Errorf("%s: %s can be reached from other machines, and asks no caller for a key: listen on 127.0.0.1; or say "+
-			"--insecure (COATCHECK_INSECURE=true) if something else keeps others out", name, admin)
+		return fmt.Errorf("admin-listen: %s can be reached from other machines, and asks no caller for a key: listen on 127.0.0.1; or say "+
+			"--insecure (COATCHECK_INSECURE=true) if something else keeps others out", c.AdminListen)
 	}
 	return nil
 }

@@ -18,7 +18,6 @@ type Gateway struct {
 	*Service
 
 	Gateway       gateway.Config
-	Admin         string
 	UpstreamGiven bool
 }
 
@@ -41,10 +40,10 @@ func GatewaySettings(c *Gateway) []*Setting {
 		Hot(Text("routes", "", "file", "what to guard, and how: a YAML file, see docs/gateway.md. It is read again when it changes, and "+
 			"on SIGHUP", &c.Gateway.RoutesFile)),
 		Address("listen", "127.0.0.1:8081", "where clients come in; port 0 takes a free one", &c.Listen),
-		Address("admin", "127.0.0.1:8082", "where /livez, /readyz, /metrics and /debug/pprof/ are for the operator, not for clients; on "+
-			"loopback, unless --insecure is said", &c.Admin),
+		Address("admin-listen", "127.0.0.1:8082", "where /livez, /readyz, /metrics and /debug/pprof/ are for the operator, not for clients; on "+
+			"loopback, unless --insecure is said", &c.AdminListen),
 		Hot(HostNames("allowed-hosts", "names under which clients ask, beside every address and localhost, such as shop.example or "+
-			"*.example.com; * is every name; empty: every name at --listen, no other at --admin", &c.Gateway.AllowedHosts)),
+			"*.example.com; * is every name; empty: every name at --listen, no other at --admin-listen", &c.Gateway.AllowedHosts)),
 		Toggle("insecure", "lets other machines reach the admin side, which asks for no key", &c.Insecure),
 		Headers("principal-headers", defaultPrincipal, "who is asking, by these headers: keys and tokens of two principals never meet; "+
 			"none: all callers are the same", &c.PrincipalHeaders),
@@ -56,7 +55,7 @@ func GatewaySettings(c *Gateway) []*Setting {
 			"than letters, digits and hyphens, and those that make frameworks take another path, method or prefix", &c.Gateway.PassHeaders),
 		serviceURL("token-service", "where clients find /token/{token} and /operation/{operation}; empty: tokens at the gateway's own "+
 			"address, and no link to operations", &c.Gateway.TokenService),
-		Span("upstream-idle", spelled(gateway.DefaultUpstreamIdle), 0, time.Hour,
+		Span("upstream-idle-timeout", spelled(gateway.DefaultUpstreamIdle), 0, time.Hour,
 			"how long an unused connection for guarded requests is kept: less than the upstream keeps it; 0, and all below 10ms: "+
 				"none is kept",
 			&c.Gateway.UpstreamIdle),
@@ -100,7 +99,7 @@ func serviceURL(name, help string, into *string) *Setting {
 
 // CheckTogether finds settings that do not go together.
 func (c *Gateway) CheckTogether() error {
-	return errors.Join(c.CheckStore(), c.checkUpstream(), c.checkPrincipal(), c.CheckAdmin("admin", c.Admin))
+	return errors.Join(c.CheckStore(), c.checkUpstream(), c.checkPrincipal(), c.CheckAdmin())
 }
 
 // checkUpstream refuses the gateway's own address, where each request would come in again.

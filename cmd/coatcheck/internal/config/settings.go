@@ -146,7 +146,7 @@ func listenSettings(c *Service) []*Setting {
 			&c.Server.RequestTimeout),
 		Span("idle-timeout", spelled(frontdoor.DefaultIdleTimeout), time.Second, time.Hour,
 			"how long a client's connection is kept without a request", &c.Server.IdleTimeout),
-		Number("max-body", strconv.Itoa(server.DefaultMaxBody), 1024, 1<<30, "bytes", "the largest body of a request", &c.Server.MaxBody),
+		Number("max-body-bytes", strconv.Itoa(server.DefaultMaxBody), 1024, 1<<30, "bytes", "the largest body of a request", &c.Server.MaxBody),
 		Number("max-connections", strconv.Itoa(frontdoor.DefaultMaxConnections), 1, 1_000_000, "connections", "clients' connections "+
 			"that are open at once; beyond it, one is closed for a new one: first one without a complete request, last one that has "+
 			"served a caller who may ask, and of these the one that is unused for longest. The process needs a file descriptor for "+
@@ -255,7 +255,7 @@ func segmentSettings(c *Service) []*Setting {
 		Number("segment-step", strconv.Itoa(server.DefaultSegmentStep), 1, counter.MaxBy, "ids",
 			"ids that are fetched at once at least, where the source is redis; a table says so itself", &c.Server.SegmentStep),
 		segmentCreate(&c.Server.KnownSegments),
-		Keyring("opaque-key", "keys that make ids opaque (format=opaque), the newest first: id:base64 of 32 bytes; the newest writes, "+
+		Keyring("opaque-keys", "keys that make ids opaque (format=opaque), the newest first: id:base64 of 32 bytes; the newest writes, "+
 			"all read; none: no id is opaque", &c.Server.OpaqueKeys),
 		leafModes(&c.Server.Leaf),
 		Named("leaf-pool", "leaf", "the pool of the ids of /api/snowflake, which has Leaf's layout and epoch", &c.Server.Leaf.Pool),

@@ -191,11 +191,11 @@ func Trusting(ca string) (*tls.Config, error) {
 	}
 	text, err := os.ReadFile(ca)
 	if err != nil {
-		return nil, fmt.Errorf("ca: %w", err)
+		return nil, fmt.Errorf("server-ca: %w", err)
 	}
 	config.RootCAs = x509.NewCertPool()
 	if !config.RootCAs.AppendCertsFromPEM(text) {
-		return nil, errors.New("ca: no certificate in PEM in it")
+		return nil, errors.New("server-ca: no certificate in PEM in it")
 	}
 	return config, nil
 }
@@ -204,12 +204,12 @@ func Trusting(ca string) (*tls.Config, error) {
 func Showing(cert, key string) (tls.Certificate, error) {
 	shown, certErr := os.ReadFile(cert)
 	secret, keyErr := os.ReadFile(key)
-	if err := errors.Join(inSetting("cert", certErr), inSetting("key", keyErr)); err != nil {
+	if err := errors.Join(inSetting("client-cert", certErr), inSetting("client-key", keyErr)); err != nil {
 		return tls.Certificate{}, err
 	}
 	pair, err := tls.X509KeyPair(shown, secret)
 	if err != nil {
-		return pair, fmt.Errorf("cert and key: %w", err)
+		return pair, fmt.Errorf("client-cert and client-key: %w", err)
 	}
 	return pair, nil
 }

@@ -14,7 +14,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
     - {name: COATCHECK_UPSTREAM, value: {{ .Values.gateway.upstream | quote }}}
     - {name: COATCHECK_LISTEN, value: {{ printf "0.0.0.0:%v" .Values.gateway.port | quote }}}
     # For probes and Prometheus, without a key: no Service leads there.
-    - {name: COATCHECK_ADMIN, value: "0.0.0.0:8082"}
+    - {name: COATCHECK_ADMIN_LISTEN, value: "0.0.0.0:8082"}
     - {name: COATCHECK_INSECURE, value: "true"}
     - {name: COATCHECK_DRAIN_DELAY, value: {{ printf "%vs" .Values.drainSeconds }}}
     {{- range $name, $value := .Values.gateway.settings }}

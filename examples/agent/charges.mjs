@@ -71,7 +71,7 @@ export class Charges {
     if (error instanceof NotRecorded) return charged(order, error.answer);
     if (error.code === 'idempotency-outcome-unknown') {
       console.error(`order ${order}: ${error.operation} is in doubt. Look it up in ${this.#ledger}, then: `
-        + `coatcheck token settle ${error.operation} --completed, or --not-begun`);
+        + `coatcheck operation settle ${error.operation} --completed, or --not-begun`);
       return failed(`Whether order ${order} was charged is not known. Do not charge it in another way: a person has to look. Call again when that is settled.`, { operation: error.operation });
     }
     if (error instanceof Unavailable) return failed(`Order ${order} was not charged: ${error.message}. Call again later.`);

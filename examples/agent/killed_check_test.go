@@ -275,9 +275,9 @@ func (s *shop) settle(operation string) (happened bool) {
 	s.t.Helper()
 	_, charged := s.ledger()
 	how := map[bool]string{true: "--completed", false: "--not-begun"}[charged[operation]]
-	out, err := exec.Command(s.coatcheck, "token", "settle", operation, how, "--server", s.url).CombinedOutput()
+	out, err := exec.Command(s.coatcheck, "operation", "settle", operation, how, "--server", s.url).CombinedOutput()
 	if err != nil {
-		s.t.Fatalf("coatcheck token settle %s %s: %v\n%s", operation, how, err, out)
+		s.t.Fatalf("coatcheck operation settle %s %s: %v\n%s", operation, how, err, out)
 	}
 	return charged[operation]
 }

@@ -95,7 +95,7 @@ func (n node) kill() (what string) {
 // printedKey and printedCommand are in what coatcheck prints of a night in doubt.
 var (
 	printedKey     = regexp.MustCompile(`(?m)(\S+) is in doubt`)
-	printedCommand = regexp.MustCompile(`coatcheck (token settle .*) --completed`)
+	printedCommand = regexp.MustCompile(`coatcheck (operation settle .*) --completed`)
 )
 
 // settle does what coatcheck has printed, as the README says: it asks the bank, and settles.

@@ -37,7 +37,7 @@ func (o *outbox) operations(ctx context.Context) (map[string]bool, error) {
 
 // settle ends the doubt about messages by what was sent. It is for when the consumers that were
 // silent have ended for certain: one that was only paused could still send what "not begun" says
-// was not, so that with such ones a person has to settle (coatcheck token settle).
+// was not, so that with such ones a person has to settle (coatcheck operation settle).
 func settle(ctx context.Context, tokens *idempotency.Tokens, mails *outbox) (happened, not int, err error) {
 	for page, more := (idempotency.DoubtPage{Prefix: stream}), true; more; more = page.Cursor != "" {
 		list, next, err := tokens.InDoubt(ctx, page)

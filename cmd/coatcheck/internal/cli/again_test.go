@@ -60,7 +60,7 @@ func TestPrintedSettlementIsOfTheSamePrefix(t *testing.T) {
 		k.ran(2)
 		keys[1].ran(1 + i)
 	}
-	execute(t, nil, "token", "ls", "--in-doubt", "--redis", "").exits(usage, "--redis is empty")
+	execute(t, nil, "operation", "ls", "--in-doubt", "--redis", "").exits(usage, "--redis is empty")
 }
 
 // A store that is away for longer than any request takes is waited for as long as --wait says.

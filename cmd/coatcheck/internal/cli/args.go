@@ -77,4 +77,6 @@ var (
 	oneLock    = one("lock", checkLock)
 	onePool    = one("pool", checkPool)
 	oneTag     = one("tag", checkTag)
+
+	oneOperation = one("operation", anything)
 )

@@ -30,7 +30,7 @@ func TestArgumentsOfACallComeFromItsCommandLineOnly(t *testing.T) {
 		expect.Equal(t, "value beside COATCHECK_REQUEST_ID", got.stdout, value)
 	}
 	execute(t, with("YES", "true"), "counter", "rm", "orders").exits(usage, "--yes")
-	execute(t, with("COMPLETED", "true"), "token", "settle", strings.Repeat("A", 32)).exits(usage, "--completed")
+	execute(t, with("COMPLETED", "true"), "operation", "settle", strings.Repeat("A", 32)).exits(usage, "--completed")
 }
 
 func TestArgumentsOfACallStandInNoFile(t *testing.T) {

@@ -45,11 +45,11 @@ func TestHelpOfACommandBeginsWithItsOwnFlags(t *testing.T) {
 
 func TestUsageErrorsNameTheHelpOfTheirCommand(t *testing.T) {
 	for line, want := range map[string]string{
-		"serve --nope":     "Try `coatcheck serve --help`, or `coatcheck config env` for every setting.",
-		"nope":             "Try `coatcheck --help`.",
-		"lock nope":        "Try `coatcheck lock --help`.",
-		"token ls --nope":  "Try `coatcheck token ls --help`, or `coatcheck config env` for every setting.",
-		"serve --ack many": "Try `coatcheck serve --help`, or `coatcheck config env` for every setting.",
+		"serve --nope":        "Try `coatcheck serve --help`, or `coatcheck config env` for every setting.",
+		"nope":                "Try `coatcheck --help`.",
+		"lock nope":           "Try `coatcheck lock --help`.",
+		"operation ls --nope": "Try `coatcheck operation ls --help`, or `coatcheck config env` for every setting.",
+		"serve --ack many":    "Try `coatcheck serve --help`, or `coatcheck config env` for every setting.",
 	} {
 		expect.Contains(t, "coatcheck "+line, execute(t, nil, strings.Fields(line)...).exits(usage).stderr, want)
 	}

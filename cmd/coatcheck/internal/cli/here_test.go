@@ -77,7 +77,7 @@ func TestCommandAtARedisSaysWhatItFailedWith(t *testing.T) {
 	redis := redistest.Start(t)
 	at := []string{"--redis", redis.URL()}
 	redis.Kill()
-	for _, args := range []string{"incr orders", "counter get orders", "counter ls", "lock ls", "lock break a", "worker ls", "worker create a", "id", "id segment a", "token ls --in-doubt", "token issue", "token show a"} {
+	for _, args := range []string{"incr orders", "counter get orders", "counter ls", "lock ls", "lock break a", "worker ls", "worker create a", "id", "id segment a", "operation ls --in-doubt", "token issue", "token show a"} {
 		execute(t, nil, append(strings.Fields(args), at...)...).exits(tryLater, "connection refused")
 	}
 }

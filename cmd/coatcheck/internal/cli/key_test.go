@@ -146,7 +146,7 @@ func TestKeyHashReadsStandardInput(t *testing.T) {
 
 // A terminal from which nothing comes: the process has caught Ctrl-C, so the read has to be left.
 func TestCtrlCEndsTheReadingOfStandardInput(t *testing.T) {
-	for _, args := range [][]string{{"key", "hash"}, {"token", "settle", strings.Repeat("A", 32), "--completed", "--body-file", "-"}} {
+	for _, args := range [][]string{{"key", "hash"}, {"operation", "settle", strings.Repeat("A", 32), "--completed", "--body-file", "-"}} {
 		terminal, typing := io.Pipe()
 		p := &program{getenv: func(string) string { return "" }, stdout: io.Discard, stderr: io.Discard}
 		root := p.command()

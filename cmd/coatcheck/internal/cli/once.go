@@ -218,9 +218,9 @@ func (r *once) elsewhere(err error) error {
 // howToSettle is what to do about an operation in doubt; "" = its name is not known.
 func (r *once) howToSettle(operation string) string {
 	if operation == "" {
-		return "Look at its effect, and find it with: coatcheck token ls --in-doubt" + r.again
+		return "Look at its effect, and find it with: coatcheck operation ls --in-doubt" + r.again
 	}
-	settle := "coatcheck token settle " + operation + r.again
+	settle := "coatcheck operation settle " + operation + r.again
 	return "Look at its effect. If it happened: " + settle + " --completed. If not, and it is to run again: " + settle + " --not-begun"
 }
 

@@ -63,12 +63,12 @@ func (k *onceKey) settled(how string) {
 		return shown.code == failed
 	})
 	shown.exits(failed, "is in doubt", "Nothing was run")
-	_, after, found := strings.Cut(shown.stderr, "coatcheck token settle ")
+	_, after, found := strings.Cut(shown.stderr, "coatcheck operation settle ")
 	expect.MustEqual(k.t, "whether the command that settles is printed", found, true)
 	printed, _, _ := strings.Cut(after, " --completed")
 	words := strings.Fields(printed)
 	expect.MustEqual(k.t, "the flags of the command that settles", words[1:], k.at)
-	execute(k.t, nil, slices.Concat([]string{"token", "settle"}, words, []string{how})...).exits(done)
+	execute(k.t, nil, slices.Concat([]string{"operation", "settle"}, words, []string{how})...).exits(done)
 }
 
 func TestOnceRunsACommandOnceForAKey(t *testing.T) {
@@ -253,8 +253,8 @@ func TestDoubtWithoutANameSaysHowToFindIt(t *testing.T) {
 	}))
 	defer nameless.Close()
 	k := newOnceKey(t, []string{"--server", nameless.URL}, "nameless")
-	shown := k.once("true").exits(failed, "nameless is in doubt", "Nothing was run", "coatcheck token ls --in-doubt --server "+nameless.URL)
-	lacks(t, "advice without a name", shown.stderr, "token settle")
+	shown := k.once("true").exits(failed, "nameless is in doubt", "Nothing was run", "coatcheck operation ls --in-doubt --server "+nameless.URL)
+	lacks(t, "advice without a name", shown.stderr, "operation settle")
 	k.ran(0)
 }
 
@@ -279,7 +279,7 @@ func TestACommandWhoseEndIsNotRecordedHasFailed(t *testing.T) {
 	p.ready()
 	redis.Kill()
 	expect.NoError(t, "write the file", os.WriteFile(killed, nil, 0o600))
-	p.exits(failed, "ran and ended with exit code 0, but that could not be recorded", "token settle")
+	p.exits(failed, "ran and ended with exit code 0, but that could not be recorded", "operation settle")
 }
 
 // No signal has the number 127: a program may end with 255 by itself, as ssh does.

@@ -19,22 +19,30 @@ import (
 	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 )
 
-func (p *program) tokenListCommand() *cobra.Command {
+func (p *program) operationCommand() *cobra.Command {
+	return group("operation", "Look at operations, and end doubt about them",
+		"Look at operations, which are what happens under one token or key, and end doubt about them: at a running service (--server), or "+
+			"straight on Redis (--redis).\n"+
+			"At a service with keys it takes the role admin.",
+		p.operationListCommand(), p.operationShowCommand(), p.operationSettleCommand(), p.operationForgetCommand())
+}
+
+func (p *program) operationListCommand() *cobra.Command {
 	var inDoubt bool
 	var prefix string
 	command := &cobra.Command{
-		Use: "ls --in-doubt", SuggestFor: []string{"list"}, Short: "List the operations in doubt, the oldest first", Args: noArgs,
+		Use: "ls", SuggestFor: []string{"list"}, Short: "List the operations in doubt, the oldest first", Args: noArgs,
 		Long: "List the operations in doubt: an attempt began and ended without an answer, so it is not known whether it had its effect. " +
 			"The one that is in doubt for longest comes first. Find out what became of it by its name or request id in the service's " +
 			"own records, " +
-			"then end the doubt with: coatcheck token settle OPERATION. At a service with keys it takes the role admin.",
+			"then end the doubt with: coatcheck operation settle OPERATION. At a service with keys it takes the role admin.",
 	}
 	s := bindStraight(command.Flags(), operationSettings,
-		config.Toggle("in-doubt", "those in doubt; no others are listed", &inDoubt),
+		config.Toggled("in-doubt", "true", "those in doubt; no others are listed", &inDoubt),
 		config.Text("with-prefix", "", "text", "only those whose name or route begins so, such as 'POST /payments'", &prefix))
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, _ []string) error {
 		if !inDoubt {
-			return usageError{errors.New("only operations in doubt are listed: coatcheck token ls --in-doubt")}
+			return usageError{errors.New("--in-doubt: no others are listed")}
 		}
 		list, err := collected(service.InDoubt(ctx, prefix))
 		if err != nil {
@@ -56,7 +64,60 @@ func operationTable(list []api.Operation) string {
 			}
 			line(o.Operation, o.Route, clockText(o.Since), ran, strconv.Itoa(o.Attempts), strconv.FormatInt(o.Fence, 10), o.RequestID)
 		}
-	}) + "\nLook each up in the service's own records, then: coatcheck token settle OPERATION --completed, --not-begun or --refused\n"
+	}) + "\nLook each up in the service's own records, then: coatcheck operation settle OPERATION --completed, --not-begun or --refused\n"
+}
+
+func (p *program) operationShowCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "show OPERATION", SuggestFor: []string{"get", "status", "info"}, Short: "Say where an operation stands",
+		Long: "Say where an operation stands: whether an attempt runs, it is completed or in doubt, or an operator has refused it.",
+		Args: oneOperation,
+	}
+	s := bindStraight(command.Flags(), operationSettings)
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		operation, err := service.Operation(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return p.print(operation, operationLines(operation))
+	})
+}
+
+func operationLines(o api.Operation) string {
+	return tabular("state\t"+string(o.State), func(line func(...string)) {
+		for _, one := range []struct{ name, value string }{
+			{"route", o.Route}, {"decision", string(o.Decision)}, {"in doubt since", clockOrNone(o.Since)}, {"attempts", strconv.Itoa(o.Attempts)},
+			{"fence", strconv.FormatInt(o.Fence, 10)}, {"request", o.RequestID}, {"expires at", clockOrNone(o.ExpiresAt)},
+		} {
+			if one.value != "" {
+				line(one.name, one.value)
+			}
+		}
+	})
+}
+
+func clockOrNone(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return clockText(at)
+}
+
+func (p *program) operationForgetCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "forget OPERATION", SuggestFor: []string{"rm", "delete"}, Short: "Forget a recorded answer, so that the next request runs",
+		Long: "Forget the recorded answer of an operation: the next request with its token or key runs it again, with a larger fence.\n" +
+			"Repeating it is harmless. An operation in doubt has no answer: settle it. Exit code 75: an attempt may still be running, or " +
+			"the service is away.",
+		Args: oneOperation,
+	}
+	s := bindStraight(command.Flags(), operationSettings)
+	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {
+		if err := service.ForgetOperation(ctx, args[0]); err != nil {
+			return err
+		}
+		return p.print(map[string]string{"forgotten": args[0]}, fmt.Sprintf("operation %s is forgotten: the next request runs it\n", args[0]))
+	})
 }
 
 // dashed is a name of an operation that begins with a dash.
@@ -94,7 +155,7 @@ type settling struct {
 	contentType                  string
 }
 
-func (p *program) tokenSettleCommand() *cobra.Command {
+func (p *program) operationSettleCommand() *cobra.Command {
 	var told settling
 	var all settlingAll
 	command := &cobra.Command{
@@ -109,7 +170,7 @@ func (p *program) tokenSettleCommand() *cobra.Command {
 			"takes the role admin.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError{fmt.Errorf("one operation belongs here, not %d: coatcheck token ls --in-doubt lists them", len(args))}
+				return usageError{fmt.Errorf("one operation belongs here, not %d: coatcheck operation ls --in-doubt lists them", len(args))}
 			}
 			return nil
 		},

@@ -36,13 +36,13 @@ func (a *settlingAll) settings() []*config.Setting {
 func (a *settlingAll) check(named int) error {
 	switch {
 	case !a.asked && named == 0:
-		return errors.New("one operation belongs here: coatcheck token ls --in-doubt lists them; or --in-doubt --route ROUTE, for many")
+		return errors.New("one operation belongs here: coatcheck operation ls --in-doubt lists them; or --in-doubt --route ROUTE, for many")
 	case !a.asked && (a.route != "" || a.since != "" || a.until != "" || a.yes):
 		return errors.New("--route, --since, --until and --yes belong to --in-doubt")
 	case a.asked && named > 0:
 		return errors.New("an operation or --in-doubt belongs here, not both")
 	case a.asked && a.route == "":
-		return errors.New("say whose operations: --route; coatcheck token ls --in-doubt shows the routes")
+		return errors.New("say whose operations: --route; coatcheck operation ls --in-doubt shows the routes")
 	case a.yes && a.until == "":
 		return errors.New("--yes needs --until, so that no operation is settled that was not shown: leave --yes out first")
 	}

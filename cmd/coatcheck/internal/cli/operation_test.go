@@ -17,7 +17,7 @@ func inDoubt(t *testing.T, at []string, n int) map[string]string {
 	names := map[string]string{}
 	expect.Eventually(t, "the attempts' leases have ended", func() bool {
 		var page api.Operations
-		execute(t, nil, append([]string{"token", "ls", "--in-doubt", "--json"}, at...)...).exits(done).into(&page)
+		execute(t, nil, append([]string{"operation", "ls", "--in-doubt", "--json"}, at...)...).exits(done).into(&page)
 		for _, operation := range page.Operations {
 			names[operation.RequestID] = operation.Operation
 		}
@@ -39,21 +39,34 @@ func TestOperationsInDoubtAreSettledAtAServiceAndStraightOnRedis(t *testing.T) {
 				p.answers(200, "POST", "/token/"+issued.Token+"/claim", `{"fingerprint":"f","lease_ms":100}`, "X-Request-Id: "+fate)
 			}
 			names := inDoubt(t, at, 3)
-			execute(t, nil, append([]string{"token", "ls", "--in-doubt", "--with-prefix", names["refused"]}, at...)...).exits(done).prints("OPERATION", names["refused"], "token settle")
+			execute(t, nil, append([]string{"operation", "ls", "--in-doubt", "--with-prefix", names["refused"]}, at...)...).exits(done).prints("OPERATION", names["refused"], "operation settle")
 			settle := func(fate string, more ...string) result {
-				return execute(t, nil, append(append([]string{"token", "settle", names[fate], "--" + fate, "--reason", "ticket"}, more...), at...)...)
+				return execute(t, nil, append(append([]string{"operation", "settle", names[fate], "--" + fate, "--reason", "ticket"}, more...), at...)...)
 			}
 			for range 2 { // repeating it is harmless
 				settle("completed", "--status", "201", "--body", `{"id":"pay_1"}`).exits(done).prints("settled: completed")
 			}
 			settle("not-begun").exits(done)
 			settle("refused").exits(done)
-			execute(t, nil, append([]string{"token", "ls", "--in-doubt"}, at...)...).exits(done).prints("No operation is in doubt")
+			execute(t, nil, append([]string{"operation", "ls", "--in-doubt"}, at...)...).exits(done).prints("No operation is in doubt")
 			p.answers(200, "POST", "/token/"+tokens["completed"]+"/claim", `{"fingerprint":"f"}`)
 			p.answers(200, "POST", "/token/"+tokens["not-begun"]+"/claim", `{"fingerprint":"f"}`)
 			p.answers(409, "POST", "/token/"+tokens["refused"]+"/claim", `{"fingerprint":"f"}`)
 			settle("not-begun").exits(tryLater) // the attempt that began just now may be running
 			settle("completed", "--status", "500").exits(failed)
+			onOne := func(verb, fate string) result {
+				return execute(t, nil, append([]string{"operation", verb, names[fate], "--json"}, at...)...)
+			}
+			var shown api.Operation
+			var claimed api.Claimed
+			onOne("show", "completed").exits(done).into(&shown)
+			expect.Equal(t, "state of the operation that is shown", shown.State, api.StateCompleted)
+			onOne("forget", "not-begun").exits(tryLater)
+			for range 2 { // repeating it is harmless
+				onOne("forget", "completed").exits(done).prints(`"forgotten":"` + names["completed"] + `"`)
+			}
+			p.answers(200, "POST", "/token/"+tokens["completed"]+"/claim", `{"fingerprint":"f"}`).into(t, &claimed)
+			expect.Equal(t, "outcome of a claim after its answer was forgotten", claimed.Outcome, "granted")
 		})
 	}
 }
@@ -72,9 +85,9 @@ func TestOperationsInDoubtOfARouteAreSettledTogether(t *testing.T) {
 				inDoubt(t, at, slices.Index(keys, key)+1)
 			}
 			var page api.Operations
-			execute(t, nil, append([]string{"token", "ls", "--in-doubt", "--json"}, at...)...).exits(done).into(&page)
+			execute(t, nil, append([]string{"operation", "ls", "--in-doubt", "--json"}, at...)...).exits(done).into(&page)
 			settle := func(more ...string) result {
-				return execute(t, nil, slices.Concat([]string{"token", "settle", "--in-doubt", "--route", "orders" + place, "--not-begun"}, more, at)...)
+				return execute(t, nil, slices.Concat([]string{"operation", "settle", "--in-doubt", "--route", "orders" + place, "--not-begun"}, more, at)...)
 			}
 			third := page.Operations[3]
 			shown := settle().exits(done)
@@ -90,7 +103,7 @@ func TestOperationsInDoubtOfARouteAreSettledTogether(t *testing.T) {
 			var report struct{ Settled, Left []string }
 			settle("--until", "9999-01-01T00:00:00Z", "--yes", "--json").exits(done).into(&report)
 			expect.Equal(t, "operations that were settled", report.Settled, []string{third.Operation})
-			execute(t, nil, append([]string{"token", "settle", "--in-doubt", "--route", "refunds" + place, "--refused", "--until",
+			execute(t, nil, append([]string{"operation", "settle", "--in-doubt", "--route", "refunds" + place, "--refused", "--until",
 				"9999-01-01T00:00:00Z", "--yes"}, at...)...).exits(done)
 			inDoubt(t, at, 0)
 			if place == "service" {
@@ -108,7 +121,13 @@ func TestWrongSettlementsAreWrongUsage(t *testing.T) {
 		code   int
 		stderr string
 	}{
-		{[]string{"ls"}, usage, "--in-doubt"},
+		{[]string{"ls", "--in-doubt=false"}, usage, "no others are listed"},
+		{[]string{"show"}, usage, "one operation"},
+		{[]string{"show", "short"}, usage, "32 characters"},
+		{[]string{"show", operation}, failed, "unknown token"},
+		{[]string{"forget"}, usage, "one operation"},
+		{[]string{"forget", operation, operation}, usage, "one operation"},
+		{[]string{"forget", operation}, failed, "unknown token"},
 		{[]string{"settle"}, usage, "one operation"},
 		{[]string{"settle", operation, operation}, usage, "one operation"},
 		{[]string{"settle", operation, "--refused", "--in-doubt", "--route", "x"}, usage, "not both"},
@@ -122,7 +141,7 @@ func TestWrongSettlementsAreWrongUsage(t *testing.T) {
 		{[]string{"settle", "short", "--refused"}, usage, "32 characters"},
 		{[]string{"settle", operation, "--refused"}, failed, "unknown token"},
 	} {
-		got := execute(t, nil, append(append([]string{"token"}, row.args...), "--server", p.banner.URL)...).exits(row.code)
+		got := execute(t, nil, append(append([]string{"operation"}, row.args...), "--server", p.banner.URL)...).exits(row.code)
 		expect.Contains(t, got.line, got.stderr, row.stderr)
 	}
 }
@@ -138,10 +157,10 @@ func TestOperationWhoseNameBeginsWithADashIsNoFlag(t *testing.T) {
 			{"--refused", "--reason", operation, operation},
 			{"--refused", "--", operation},
 		} {
-			execute(t, nil, slices.Concat([]string{"token", "settle"}, at, line)...).exits(failed, "unknown token")
+			execute(t, nil, slices.Concat([]string{"operation", "settle"}, at, line)...).exits(failed, "unknown token")
 		}
 	}
-	execute(t, nil, "token", "settle", "--refused", "--no-such-flag-with-32-characters", "x").exits(usage, "unknown flag")
-	execute(t, nil, "token", "settle", "-tDwoli0V1W7KHI9ITI3W7reomb2RCc").exits(usage, "unknown shorthand")
-	execute(t, nil, "-tDwoli0V1W7KHI9ITI3W7reomb2RCcY", "token", "settle", "x").exits(usage, "unknown shorthand")
+	execute(t, nil, "operation", "settle", "--refused", "--no-such-flag-with-32-characters", "x").exits(usage, "unknown flag")
+	execute(t, nil, "operation", "settle", "-tDwoli0V1W7KHI9ITI3W7reomb2RCc").exits(usage, "unknown shorthand")
+	execute(t, nil, "-tDwoli0V1W7KHI9ITI3W7reomb2RCcY", "operation", "settle", "x").exits(usage, "unknown shorthand")
 }

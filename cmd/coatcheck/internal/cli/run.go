@@ -114,7 +114,7 @@ func (p *program) subcommands() []subcommand {
 		{"serve", run, p.serveCommand}, {"gateway", run, p.gatewayCommand}, {"healthcheck", run, p.healthcheckCommand},
 		{"install", run, p.installCommand},
 		{"incr", handOut, p.incrCommand}, {"counter", handOut, p.counterCommand}, {"id", handOut, p.idCommand},
-		{"segment", handOut, p.segmentCommand}, {"token", handOut, p.tokenCommand}, {"limit", handOut, p.limitCommand},
+		{"segment", handOut, p.segmentCommand}, {"token", handOut, p.tokenCommand}, {"operation", handOut, p.operationCommand}, {"limit", handOut, p.limitCommand},
 		{"lock", handOut, p.lockCommand}, {"once", handOut, p.onceCommand}, {"worker", handOut, p.workerCommand},
 		{"config", look, p.configCommand}, {"key", look, p.keyCommand}, {"store", look, p.storeCommand},
 		{"doctor", look, p.doctorCommand}, {"bench", look, p.benchCommand},

@@ -16,8 +16,7 @@ import (
 )
 
 func (p *program) tokenCommand() *cobra.Command {
-	return group("token", "Issue one-use tokens, look at them, and end doubt about operations", "",
-		p.tokenIssueCommand(), p.tokenShowCommand(), p.tokenListCommand(), p.tokenSettleCommand())
+	return group("token", "Issue one-use tokens, and look at them", "", p.tokenIssueCommand(), p.tokenShowCommand())
 }
 
 // askTokens is ask for tokens: only the service knows the caller that each belongs to, by its key.

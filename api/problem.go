@@ -35,6 +35,7 @@ const (
 	CounterOverflow    Code = "counter-overflow"
 	CounterLimit       Code = "counter-limit"
 	CounterBehind      Code = "counter-behind"
+	CounterPermanent   Code = "counter-permanent"
 	LayoutMismatch     Code = "layout-mismatch"
 	LockHeld           Code = "lock-held"
 	LeaseLost          Code = "lease-lost"
@@ -125,6 +126,9 @@ var catalogue = map[Code]Kind{
 		"Nothing was changed. This service is set to refuse such a counter, or past all that may have been lost it would have no " +
 			"number left that the template, or the opaque ids, can be. Find out what was handed out, and set it past that: PUT " +
 			"/counter/{key}, for a tag of segments PUT /id/segment/{tag}."},
+	CounterPermanent: {409, "The counter has no end", false,
+		"Nothing was changed. A TTL counts only for the call that begins a counter: whoever begins it decides whether it ends. Leave " +
+			"ttl_ms out, or have an operator set the counter with one: PUT /counter/{key}."},
 	LayoutMismatch: {409, "Laid out differently", false,
 		"Nothing was granted. Layout, epoch, datacenter and TTL are fixed by a pool's first grant; leave them out to take the " +
 			"pool's own. A lock's number of permits is fixed while it has a holder. A key in Redis that holds another kind of value " +

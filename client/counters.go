@@ -29,9 +29,10 @@ type CounterRequest struct {
 	// speed and memory: the service does not merge such a call with others, and keeps a record of
 	// it in Redis for a day.
 	Repeat bool
-	// TTL is how long a counter lives that begins with this call, or has no TTL yet: 100 ms to 10
-	// years; 0 = for ever. One of a Template or Calendar with a date lives for two days longer than
-	// its period, and takes no TTL.
+	// TTL is how long the counter lives if this call begins it: 100 ms to 10 years; 0 = for ever. A
+	// counter that is there and has no end is ErrPermanent, but for an API key of role admin, which
+	// gives the end. One of a Template or Calendar with a date lives for two days longer than its
+	// period, and takes no TTL.
 	TTL time.Duration
 	// AfterLoss is StayAfterLoss for a counter with a Limit, and a TTL or a Calendar, whose values
 	// nobody uses, such as one of tries: after a loss it goes on from the last value that is known,
@@ -78,10 +79,10 @@ func (c *Client) IncrBy(ctx context.Context, key string, by int64) (CounterRange
 }
 
 // Add adds to a counter as requested and returns the values that the caller now owns. The errors:
-// ErrNotAnInteger, ErrOverflow, ErrLimit and ErrBehind (nothing was added); ErrQuarantined (values
-// may have been lost, nothing is added for RetryAfter); ErrMismatch (the request id was used with
-// another By); ErrUnavailable; ErrUnknownOutcome (values may have been added that no caller got:
-// with a RequestID ask again with the same, else just ask again).
+// ErrNotAnInteger, ErrOverflow, ErrLimit, ErrBehind and ErrPermanent (nothing was added);
+// ErrQuarantined (values may have been lost, nothing is added for RetryAfter); ErrMismatch (the
+// request id was used with another By); ErrUnavailable; ErrUnknownOutcome (values may have been
+// added that no caller got: with a RequestID ask again with the same, else just ask again).
 func (c *Client) Add(ctx context.Context, key string, request CounterRequest) (got CounterRange, err error) {
 	request.By = cmp.Or(request.By, 1)
 	if !request.Repeat {

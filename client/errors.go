@@ -56,6 +56,8 @@ var (
 	ErrLimitReached = refusal("the rate limit is reached")
 	// ErrBehind ends with SetCounter past all values.
 	ErrBehind = refusal("the counter has gone back, or may have")
+	// ErrPermanent is for a TTL and a counter without an end. It ends with SetCounter, and a TTL.
+	ErrPermanent = refusal("the counter has no end")
 	// ErrAttemptRunning comes with Error.Wait: the remaining lease of the attempt.
 	ErrAttemptRunning = refusal("an attempt may still be running")
 	ErrNotInDoubt     = refusal("the operation is not in doubt")
@@ -108,6 +110,7 @@ var codes = map[api.Code]error{
 	api.CounterOverflow:     ErrOverflow,
 	api.CounterLimit:        ErrLimit,
 	api.CounterBehind:       ErrBehind,
+	api.CounterPermanent:    ErrPermanent,
 	api.StoreUnavailable:    ErrUnavailable,
 	api.StoreUnsuitable:     ErrUnsuitable,
 	api.StoreNewer:          ErrNewer,

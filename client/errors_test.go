@@ -68,6 +68,7 @@ var toldOfCounters = map[api.Code]error{
 	"not-an-integer":            client.ErrNotAnInteger,
 	"counter-overflow":          client.ErrOverflow,
 	"counter-behind":            client.ErrBehind,
+	"counter-permanent":         client.ErrPermanent,
 	"idempotency-key-malformed": client.ErrInvalidRequest,
 }
 

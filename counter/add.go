@@ -14,12 +14,27 @@ import (
 // attempts is how often a counter is opened for one call before the call is refused.
 const attempts = 4
 
-// batch is the calls of one key that go out as one INCRBY, in the order in which they came. The
+// lane is the calls of one key that can go out together: one addition is under way, and the others
+// wait for it to end.
+type lane struct {
+	busy    bool  // an addition is under way, or waits for its pipeline
+	pending batch // the waiting calls: for it to end, or to be sent with it
+}
+
+// lane returns the lane of calls with this TTL.
+func (e *entry) lane(ttl time.Duration) *lane {
+	if ttl > 0 {
+		return &e.ending
+	}
+	return &e.plain
+}
+
+// batch is the calls of a lane that go out as one addition, in the order in which they came. The
 // zero batch has none.
 type batch struct {
 	first, last *waiter
 	sum         int64         // of all
-	ttl         time.Duration // the longest that a call asks for
+	ttl         time.Duration // of the first, which begins the counter if there is none
 }
 
 // waiter is a call that waits for an INCRBY, its own or another's, to end. It is reused.
@@ -36,36 +51,36 @@ type waiter struct {
 // other keys.
 func (c *Counters) add(ctx context.Context, e *entry, request Request) (Range, error) {
 	e.mu.Lock()
-	if !e.busy && e.open.Known() && e.queue.SubmitIfBusy(e) {
-		e.busy = true
+	on := e.lane(request.TTL)
+	if !on.busy && request.TTL == 0 && e.open.Known() && e.queue.SubmitIfBusy(e) {
+		on.busy = true
 		c.batches.Add(1)
-	} else if !e.busy {
-		e.busy = true
+	} else if !on.busy {
+		on.busy = true
 		e.mu.Unlock()
 		step.At("counter: goes by itself")
 		got, err := c.send(ctx, e, addition{by: request.By, ttl: request.TTL, attempts: attempts})
-		e.ended()
+		e.ended(on)
 		return got, err
 	}
-	w := e.joinLocked(request)
+	w := e.joinLocked(&on.pending, request)
 	e.mu.Unlock()
 	step.At("counter: joined a batch")
 	return c.wait(ctx, w)
 }
 
-func (e *entry) joinLocked(request Request) *waiter {
+func (e *entry) joinLocked(b *batch, request Request) *waiter {
 	w, _ := e.counters.waiters.Get().(*waiter)
 	if w == nil {
 		w = &waiter{done: make(chan struct{}, 1)}
 	}
 	w.by, w.next = request.By, nil
-	b := &e.pending
 	if b.first == nil {
-		b.first = w
+		b.first, b.ttl = w, request.TTL
 	} else {
 		b.last.next = w
 	}
-	b.last, b.sum, b.ttl = w, b.sum+request.By, max(b.ttl, request.TTL)
+	b.last, b.sum = w, b.sum+request.By
 	return w
 }
 
@@ -100,22 +115,23 @@ func (b batch) distribute(first int64, err error) {
 	}
 }
 
-func (e *entry) ended() {
+func (e *entry) ended(on *lane) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.endedLocked()
+	e.endedLocked(on)
 }
 
-// endedLocked ends an INCRBY; those that came meanwhile go out with the next batch to the server,
-// or on a goroutine of their own where the counter has to be opened.
-func (e *entry) endedLocked() {
-	e.busy = e.pending.first != nil
-	if !e.busy {
+// endedLocked ends an addition. The calls that came meanwhile go out with the next batch to the
+// server, or on a goroutine of their own where the counter has to be opened, or where they have a
+// TTL.
+func (e *entry) endedLocked(on *lane) {
+	on.busy = on.pending.first != nil
+	if !on.busy {
 		return
 	}
 	e.counters.batches.Add(1)
-	if !e.open.Known() || !e.queue.Submit(e) {
-		go e.goAlone()
+	if on == &e.ending || !e.open.Known() || !e.queue.Submit(e) {
+		go e.goAlone(on)
 	}
 }
 
@@ -123,11 +139,11 @@ func (e *entry) endedLocked() {
 func (e *entry) Take() (pipeline.Addition, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.readyLocked(e.pending.ttl) || e.beginsLocked() {
-		go e.goAlone()
+	if !e.readyLocked() || e.absent {
+		go e.goAlone(&e.plain)
 		return pipeline.Addition{}, false
 	}
-	e.sending, e.pending, e.under = e.pending, batch{}, e.stateLocked()
+	e.sending, e.plain.pending, e.under = e.plain.pending, batch{}, e.stateLocked()
 	return pipeline.Addition{Key: e.redisKey, By: e.sending.sum, Place: e.open, Marker: e.markerIn(e.under)}, true
 }
 
@@ -142,7 +158,7 @@ func (e *entry) Done(sum int64, err error) {
 		first = e.sawLocked(sum)
 	}
 	if fits && !first {
-		e.endedLocked()
+		e.endedLocked(&e.plain)
 	}
 	e.mu.Unlock()
 	step.At("counter: judged a batch")
@@ -170,11 +186,11 @@ func (e *entry) noted(b batch, sum int64) {
 }
 
 // goAlone sends the waiting calls.
-func (e *entry) goAlone() {
+func (e *entry) goAlone(on *lane) {
 	step.At("counter: a batch goes alone")
 	e.mu.Lock()
-	b := e.pending
-	e.pending = batch{}
+	b := on.pending
+	on.pending = batch{}
 	e.mu.Unlock()
 	e.alone(b, addition{attempts: attempts})
 }
@@ -186,12 +202,13 @@ func (e *entry) alone(b batch, add addition) {
 	e.end(b, got, err)
 }
 
-// end ends an INCRBY of a batch. Of a batch that would overflow some calls may still fit: they go
-// out one by one.
+// end ends the addition of a batch. Of a batch that would overflow some calls may still fit: they
+// go out one by one.
 func (e *entry) end(b batch, got Range, err error) {
 	defer e.counters.batches.Done()
+	on := e.lane(b.ttl)
 	if !errors.Is(err, ErrOverflow) || b.first == b.last {
-		e.ended()
+		e.ended(on)
 		b.distribute(got.First, err)
 		return
 	}
@@ -201,12 +218,12 @@ func (e *entry) end(b batch, got Range, err error) {
 		got, err := e.counters.send(context.Background(), e, addition{by: one.sum, ttl: one.ttl, attempts: attempts})
 		one.distribute(got.First, err)
 	}
-	e.ended()
+	e.ended(on)
 }
 
 type addition struct {
 	by       int64
-	ttl      time.Duration
+	ttl      time.Duration // with one the script adds: only it can see whether the counter ends
 	attempts int
 	stray    int64 // the sum that an addition before came to, and that was too small; 0 = none
 	// the sum that an addition before came to in another incarnation than the one that was noted;
@@ -237,12 +254,15 @@ func (u *unconfirmed) confirmed(now state, by int64) bool {
 	return u != nil && now.era == u.under.era && now.id == u.ID && !now.anew && now.seen && now.floor >= u.Sum && u.under.before(u.Sum, by)
 }
 
-// send adds to the counter, once it was opened. Only one at a time does for an entry. A sum that is
+// send adds to the counter, once it was opened. Only one at a time does for a lane. A sum that is
 // not above what this process has seen is forgotten, unless it turns out that it was the first of a
 // counter that has begun again on purpose.
 func (c *Counters) send(ctx context.Context, e *entry, add addition) (Range, error) {
+	if add.ttl > 0 {
+		return c.addOnce(ctx, e, Request{By: add.by, TTL: add.ttl})
+	}
 	for range add.attempts {
-		now, err := c.ready(ctx, e, need{ttl: add.ttl, by: add.by})
+		now, err := c.ready(ctx, e, need{by: add.by})
 		if err != nil {
 			return Range{}, err
 		}
@@ -251,7 +271,7 @@ func (c *Counters) send(ctx context.Context, e *entry, add addition) (Range, err
 		switch {
 		case add.unconfirmed.confirmed(now, add.by):
 			sum = add.unconfirmed.Sum
-		case now.begins:
+		case now.absent:
 			sum, err = c.begin(ctx, e, add.by, now)
 		case sum == 0 || !now.anew || now.floor != sum || sum != add.by:
 			sum, err = c.engine.IncrBy(ctx, e.redisKey, add.by, now.place, e.markerIn(now))

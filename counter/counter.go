@@ -77,9 +77,13 @@ type Request struct {
 	// RequestID makes the call repeatable for a day: the same id gets the same values, and adds
 	// once. "" = not repeatable.
 	RequestID string
-	// TTL is how long a counter lives that begins with this call, or has no TTL yet: MinTTL to
-	// MaxTTL, in whole milliseconds, not extended later. 0 = for ever.
+	// TTL is how long the counter lives if this call begins it: MinTTL to MaxTTL, in whole
+	// milliseconds, not extended later. 0 = for ever. Whoever begins a counter decides whether it
+	// ends: of a counter that is there and has no end, a call with a TTL gets ErrPermanent.
 	TTL time.Duration
+	// GiveEnd gives the TTL also to a counter that is there and has no end. It begins again at 1
+	// when that has passed, and hands its values out again, on purpose.
+	GiveEnd bool
 	// Limit is the largest value that the counter may come to; beyond it nothing is added and the
 	// answer is ErrLimit. It is for values that people read: with it no value below 0 is handed out
 	// either. A counter that would have to move past the limit, as values may be lost, does not
@@ -99,6 +103,8 @@ func (r Request) check(key string) error {
 		return fmt.Errorf("%w: by %d: 1 to %d", ErrRequest, r.By, MaxBy)
 	case r.TTL != 0 && (r.TTL < MinTTL || r.TTL > MaxTTL):
 		return fmt.Errorf("%w: ttl %v: %v to %v", ErrRequest, r.TTL, MinTTL, MaxTTL)
+	case r.GiveEnd && r.TTL == 0:
+		return fmt.Errorf("%w: GiveEnd: needs a TTL", ErrRequest)
 	case r.Limit < 0:
 		return fmt.Errorf("%w: limit %d is negative", ErrRequest, r.Limit)
 	case r.AfterLoss != "" && r.AfterLoss != Stay:
@@ -131,7 +137,7 @@ func (c *Counters) Add(ctx context.Context, key string, request Request) (Range,
 		return Range{}, err
 	}
 	e := c.entry(key)
-	if request.RequestID != "" || request.Limit > 0 {
+	if request.RequestID != "" || request.Limit > 0 || request.GiveEnd {
 		return c.addOnce(ctx, e, request)
 	}
 	return c.add(ctx, e, request)

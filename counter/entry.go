@@ -23,8 +23,8 @@ type entry struct {
 	marker   string
 
 	mu      sync.Mutex
-	busy    bool  // an INCRBY is under way, or waits for its pipeline
-	pending batch // the waiting calls: for it to end, or to be sent with it
+	plain   lane  // the calls without a TTL, by INCRBY
+	ending  lane  // the calls with one, by the script: only it can see whether the counter ends
 	sending batch // the calls in a batch that other keys share
 	under   state // what was known when they were sent
 
@@ -35,7 +35,6 @@ type entry struct {
 	era     string        // in which it was opened
 	ends    int64         // when the counter expires by Redis's clock, in milliseconds; 0 = never
 	endsBy  time.Duration // no later than that, by this process's clock
-	ttl     time.Duration // that was asked for when it was opened
 	id      string        // the incarnation in which it was opened
 	open    pipeline.Place
 	queue   pipeline.Queue // to the server of that place
@@ -79,7 +78,7 @@ func (c *Counters) forget() {
 		e := value.(*entry)
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if !e.busy && e.used <= used[len(used)/2] {
+		if !e.plain.busy && !e.ending.busy && e.used <= used[len(used)/2] {
 			c.dropLocked(e)
 		}
 		return true
@@ -108,23 +107,18 @@ func (c *Counters) dropLocked(e *entry) {
 
 // readyLocked reports whether the counter was opened, nothing has put it in doubt, and it has not
 // expired since.
-func (e *entry) readyLocked(ttl time.Duration) bool {
+func (e *entry) readyLocked() bool {
 	now := clock()
 	if now-e.used > forgetting {
 		e.seen = false
 		return false
 	}
-	if !e.open.Known() || ttl > 0 && e.ttl == 0 {
+	if !e.open.Known() {
 		return false
 	}
 	e.used = now
 	return e.ends == 0 || now < e.endsBy
 }
-
-// beginsLocked reports whether an addition may find no counter and begin it unnoticed, so that it
-// goes by the script, which gives the counter its TTL with its first value. INCRBY would begin it
-// for ever. Where the counter was above 0, the sum of an INCRBY shows that it has begun again.
-func (e *entry) beginsLocked() bool { return e.absent || e.ends > 0 && e.floor <= 0 }
 
 // saw records a value that this process was given, and reports whether it is the first since the
 // counter was opened.

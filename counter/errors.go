@@ -20,6 +20,9 @@ var (
 	// it past them would leave no value within the limit of a request. It is a [*BehindError]. Set
 	// the counter to go on.
 	ErrBehind = fault.Refusal("counter: it has gone back, or may have")
+	// ErrPermanent is for a counter without an end, and a call with a TTL. It is a
+	// [*PermanentError].
+	ErrPermanent = fault.Refusal("counter: it has no end")
 	// ErrPast is for a counter that is to be set forward, and is past that value.
 	ErrPast = fault.Refusal("counter: it is past that value already")
 	// ErrHoldOff is for the time after a loss of everything in which processes report what they
@@ -33,11 +36,13 @@ var errNotInOrder = fmt.Errorf("%w: counter: not found in order in several attem
 
 // BehindError is an [ErrBehind] with what is known.
 type BehindError struct {
-	Kind    string    // as [Config.Kind]
-	Key     string    // of the counter
-	Value   int64     // what is there
-	Seen    int64     // the largest that this process has seen; 0 if it has seen none
-	Limit   int64     // of the request, which moving the counter would pass; 0 under Refuse
+	Kind  string // as [Config.Kind]
+	Key   string // of the counter
+	Value int64  // what is there
+	Seen  int64  // the largest that this process has seen; 0 if it has seen none
+	Limit int64  // of the request, which moving the counter would pass; 0 under Refuse
+	// of the request, which the counter has to be set with; 0 = none
+	TTL     time.Duration
 	Why     string    // as scripts/lib/incarnation.lua notes it; "" = the value went back by itself
 	Noticed time.Time // when the loss was noticed, by Redis's clock; zero = not known
 }
@@ -55,8 +60,34 @@ func (e *BehindError) Error() string {
 	if e.Kind == "segment" {
 		command, other = fmt.Sprintf("coatcheck segment set %s %d", e.Key, last+1), "one past the last one that was"
 	}
+	command += endOption(e.TTL)
 	return text + fmt.Sprintf(". If nothing after it was used: %s (else %s)%s", command, other, fault.Why(e.Why).Avoid())
 }
 
 // Unwrap returns ErrBehind.
 func (e *BehindError) Unwrap() error { return ErrBehind }
+
+// PermanentError is an [ErrPermanent] with the counter that has no end.
+type PermanentError struct {
+	Key   string
+	Value int64         // what it is at
+	TTL   time.Duration // of the request
+}
+
+// Error reports what was refused, and the command that gives the counter an end.
+func (e *PermanentError) Error() string {
+	return fmt.Sprintf("%v: %s is at %d, and a TTL counts only for the call that begins a counter; nothing was added. Leave the TTL out; "+
+		"or, if the counter is to end and begin again at 1: coatcheck counter set %s %d%s", ErrPermanent, e.Key, e.Value, e.Key, e.Value,
+		endOption(e.TTL))
+}
+
+// Unwrap returns ErrPermanent.
+func (e *PermanentError) Unwrap() error { return ErrPermanent }
+
+// endOption is the flag of coatcheck counter set that has a counter end.
+func endOption(ttl time.Duration) string {
+	if ttl == 0 {
+		return ""
+	}
+	return " --ttl " + ttl.String()
+}

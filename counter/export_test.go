@@ -21,14 +21,16 @@ func Poll(ctx context.Context, c *Counters, markers []string) {
 	c.poll(ctx)
 }
 
-// Waiting is how many calls of a key wait for the INCRBY that is under way.
+// Waiting is how many calls of a key wait for additions that are under way.
 func Waiting(c *Counters, key string) int {
 	e := c.entry(key)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	waiting := 0
-	for call := e.pending.first; call != nil; call = call.next {
-		waiting++
+	for _, on := range []*lane{&e.plain, &e.ending} {
+		for call := on.pending.first; call != nil; call = call.next {
+			waiting++
+		}
 	}
 	return waiting
 }

@@ -181,7 +181,8 @@ func TestMergedCallsThatWouldOverflowGoOneByOne(t *testing.T) {
 	c.want(t, "k", largest)
 }
 
-func TestEndThatAMergedCallAsksForIsGiven(t *testing.T) {
+// Calls with a TTL do not wait for calls without one, and are refused alone.
+func TestTTLThatAConcurrentCallAsksForIsRefusedAlone(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	g, proxy := newGate(t, server.Addr())
@@ -189,21 +190,55 @@ func TestEndThatAMergedCallAsksForIsGiven(t *testing.T) {
 	c.gets(t, "k", 1)
 	g.shut.Store(true)
 	errs := make(chan error)
-	add := func(ttl time.Duration) {
-		_, err := c.Add(t.Context(), "k", counter.Request{TTL: ttl})
+	add := func() {
+		_, err := c.Incr(t.Context(), "k")
 		errs <- err
 	}
-	go add(0)
+	go add()
 	<-g.arrived
-	go add(time.Hour)
-	go add(0)
-	expect.Eventually(t, "both wait", func() bool { return counter.Waiting(c.Counters, "k") == 2 })
+	go add()
+	expect.Eventually(t, "it waits", func() bool { return counter.Waiting(c.Counters, "k") == 1 })
+	_, err := c.Add(t.Context(), "k", counter.Request{TTL: time.Hour})
+	wantRefused(t, err, counter.ErrPermanent)
 	g.shut.Store(false)
 	g.open <- redistest.Pass
-	expect.NoError(t, "all of them", errors.Join(<-errs, <-errs, <-errs))
-	if left := server.Client().PTTL(t.Context(), c.store.Key("counter", "k")).Val(); left <= 59*time.Minute || left > time.Hour {
-		t.Errorf("it has %v left", left)
+	expect.NoError(t, "the calls without a TTL", errors.Join(<-errs, <-errs))
+	c.want(t, "k", 3)
+}
+
+// Calls with a TTL that come while one is under way become one addition.
+func TestCallsWithATTLAreMerged(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	arrived, open := make(chan int, 1000), make(chan redistest.Fate)
+	var shut atomic.Bool
+	proxy := between(t, server.Addr(), func(request []byte) redistest.Fate {
+		if shut.Load() && bytes.Contains(request, []byte("\r\n3600000\r\n")) {
+			arrived <- 1
+			return <-open
+		}
+		return redistest.Pass
+	})
+	c := process(t, proxy.URL(), func(c *redisstore.Config, _ *counter.Config) { c.Timeout = patience })
+	var got handedOut
+	var all sync.WaitGroup
+	add := func() { all.Go(func() { got.add(c.Add(t.Context(), "k", counter.Request{By: 2, TTL: time.Hour})) }) }
+	add()
+	all.Wait()
+	shut.Store(true)
+	add()
+	<-arrived
+	for range 50 {
+		add()
 	}
+	expect.Eventually(t, "they wait", func() bool { return counter.Waiting(c.Counters, "k") == 50 })
+	open <- redistest.Pass
+	<-arrived
+	shut.Store(false)
+	open <- redistest.Pass
+	all.Wait()
+	expect.Equal(t, "the largest value of 52 calls by 2", got.once(t), 104)
+	expect.Equal(t, "requests besides these two", len(arrived), 0)
 }
 
 func TestLostReplyIsUnknownAndTheNextCallGoesOn(t *testing.T) {

@@ -10,11 +10,10 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// addOnce adds by the script, which knows requests and limits. Such calls are not merged with
-// others.
+// addOnce adds by the script, which knows requests, limits and ends.
 func (c *Counters) addOnce(ctx context.Context, e *entry, request Request) (Range, error) {
 	for range attempts {
-		now, err := c.ready(ctx, e, need{request.TTL, request.By, request.Limit, request.AfterLoss})
+		now, err := c.ready(ctx, e, need{request.By, request.TTL, request.Limit, request.AfterLoss})
 		if err != nil {
 			return Range{}, err
 		}
@@ -41,10 +40,14 @@ func (c *Counters) tryOnce(ctx context.Context, e *entry, request Request, now s
 	}
 	asked := clock()
 	script := scripts.CounterIncr
-	if retention == 0 && request.Limit == 0 {
+	if retention == 0 && request.Limit == 0 && request.TTL == 0 {
 		script = scripts.CounterBegin
 	}
-	reply, err := c.store.Run(ctx, script, keys, request.By, retention.Milliseconds(), floor, limit, now.era, now.ttl.Milliseconds())
+	ends := "begin"
+	if request.GiveEnd {
+		ends = "give"
+	}
+	reply, err := c.store.Run(ctx, script, keys, request.By, retention.Milliseconds(), floor, limit, now.era, request.TTL.Milliseconds(), ends)
 	if err != nil {
 		return Range{}, e.failed(ctx, err)
 	}
@@ -63,6 +66,12 @@ func (c *Counters) tryOnce(ctx context.Context, e *entry, request Request, now s
 		return Range{value - request.By + 1, value}, nil
 	case "behind":
 		return Range{}, errNotInOrder
+	case "permanent":
+		var value int64
+		if err := reply.Scan(&value); err != nil {
+			return Range{}, err
+		}
+		return Range{}, &PermanentError{Key: e.key, Value: value, TTL: request.TTL}
 	case "limit":
 		return Range{}, limited(request.Limit)
 	case "negative":
@@ -77,18 +86,19 @@ func (c *Counters) tryOnce(ctx context.Context, e *entry, request Request, now s
 	return Range{}, reply.Unexpected()
 }
 
-// begin is an addition that may begin the counter. The script gives it its TTL, or reports that of
-// a counter which another process has begun meanwhile, so that this one knows its end.
+// begin is an addition without a TTL that begins the counter, or adds to one that another process
+// has begun meanwhile: the script reports its end, so that this process knows it.
 func (c *Counters) begin(ctx context.Context, e *entry, by int64, now state) (sum int64, err error) {
 	got, err := c.tryOnce(ctx, e, Request{By: by}, now)
 	return got.Value, err
 }
 
-// begun notes that the counter is there, and when it expires.
+// begun notes that the counter is there, and when it expires. A counter without an end may have got
+// one since it was opened; what another end it got, a reply may be too late to tell.
 func (e *entry) begun(now, left int64, asked time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.absent {
+	if e.absent || e.ends == 0 && left >= 0 {
 		e.absent = false
 		e.endsLocked(now, left, asked)
 	}

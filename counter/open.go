@@ -23,14 +23,13 @@ type state struct {
 	seen   bool
 	floor  int64
 	era    string
-	id     string        // of the incarnation
-	anew   bool          // it has begun again on purpose since this process had used it
-	begins bool          // an addition may begin it: see entry.beginsLocked
-	ttl    time.Duration // that it gets then; 0 = none
+	id     string // of the incarnation
+	anew   bool   // it has begun again on purpose since this process had used it
+	absent bool   // it was not there: the script begins it, or reports the end that another gave it
 }
 
 func (e *entry) stateLocked() state {
-	return state{e.open, e.seen, e.floor, e.era, e.id, false, e.beginsLocked(), e.ttl}
+	return state{e.open, e.seen, e.floor, e.era, e.id, false, e.absent}
 }
 
 // marker is what an INCRBY in this state depends on.
@@ -42,8 +41,8 @@ func (s state) before(sum, by int64) bool { return !s.seen || sum-by >= s.floor 
 
 // need is the purpose for which a counter is opened.
 type need struct {
-	ttl   time.Duration // of a counter that begins or has none; 0 = none
 	by    int64         // how many values are to be added
+	ttl   time.Duration // of a counter that begins; 0 = none
 	limit int64         // the largest value that is of use; 0 = any is
 	after AfterLoss     // what a counter does that has to move
 }
@@ -64,9 +63,8 @@ func (n need) highest(margin int64) string {
 func (c *Counters) ready(ctx context.Context, e *entry, n need) (state, error) {
 	e.mu.Lock()
 	e.last = need{by: 1, limit: n.limit, after: n.after}
-	ready, now := e.readyLocked(n.ttl), e.stateLocked()
+	ready, now := e.readyLocked(), e.stateLocked()
 	e.mu.Unlock()
-	now.ttl = max(now.ttl, n.ttl)
 	if ready {
 		return now, nil
 	}
@@ -78,7 +76,6 @@ func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 	marker := e.marker
 	known, _ := c.eraOf(marker)
 	e.mu.Lock()
-	ttl := max(n.ttl, e.ttl)
 	floor, least, life, ends := "", "", "", ""
 	if e.seen {
 		floor, least, life = strconv.FormatInt(e.floor, 10),
@@ -92,7 +89,7 @@ func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 	asked := clock()
 	words, place, err := c.engine.RunAt(ctx, scripts.CounterOpen, []string{e.redisKey, c.recordKey(e.key), marker},
 		floor, life, ends, c.config.Margin, openWord[cmp.Or(n.after, c.config.AfterLoss)], known.era,
-		c.config.HoldOff.Milliseconds(), ttl.Milliseconds(), n.highest(c.config.Margin), least, n.highest(0))
+		c.config.HoldOff.Milliseconds(), n.highest(c.config.Margin), least, n.highest(0))
 	if err != nil {
 		return state{}, err
 	}
@@ -102,7 +99,7 @@ func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 	}
 	switch reply.Word() {
 	case "ok":
-		return c.opened(ctx, e, reply, opening{place, marker, ttl, n.after, asked})
+		return c.opened(ctx, e, reply, opening{place, marker, n.after, asked})
 	case "hold-off":
 		return state{}, c.heldOff(marker, reply)
 	case "behind":
@@ -122,7 +119,6 @@ func (c *Counters) open(ctx context.Context, e *entry, n need) (state, error) {
 type opening struct {
 	place  pipeline.Place
 	marker string
-	ttl    time.Duration
 	after  AfterLoss
 	asked  time.Duration // when, by this process's clock
 }
@@ -142,7 +138,7 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply scripts.Reply, wi
 	e.mu.Lock()
 	anew := e.seen && e.life != life
 	e.listed = false
-	e.life, e.era, e.id, e.open, e.queue, e.ttl, e.used = life, era, id, with.place, c.engine.Queue(with.place), with.ttl, clock()
+	e.life, e.era, e.id, e.open, e.queue, e.used = life, era, id, with.place, c.engine.Queue(with.place), clock()
 	e.seen, e.floor, e.stray, e.absent = value != "", at, 0, value == ""
 	e.endsLocked(now, left, with.asked)
 	found := e.stateLocked()
@@ -192,7 +188,7 @@ func (c *Counters) behind(e *entry, reply scripts.Reply, floor string, n need) e
 		return reply.Unexpected()
 	}
 	seen, _ := strconv.ParseInt(floor, 10, 64) // '' is 0
-	behind := &BehindError{Kind: c.config.Kind, Key: e.key, Value: at, Seen: seen, Why: why}
+	behind := &BehindError{Kind: c.config.Kind, Key: e.key, Value: at, Seen: seen, Why: why, TTL: n.ttl}
 	if why != "" {
 		behind.Noticed = time.UnixMicro(era)
 	}

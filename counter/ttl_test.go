@@ -81,17 +81,101 @@ func TestCounterBeginsAgainAtOnceWhenItsTimeIsOver(t *testing.T) {
 	})
 }
 
-func TestCounterWithoutAnEndGetsOne(t *testing.T) {
+func TestCounterWithoutAnEndIsGivenOneOnPurpose(t *testing.T) {
 	inBubble(t, func(t *testing.T, c counters) {
 		c.gets(t, "k", 1)
 		time.Sleep(1000 * time.Hour)
 		c.gets(t, "k", 2)
-		c.daily(t, time.Hour, 3)
+		c.giveEnd(t, time.Hour, 3)
+		c.daily(t, time.Hour, 4)
+		c.giveEnd(t, 10*time.Hour, 5) // which does not extend it
 		time.Sleep(59 * time.Minute)
-		c.want(t, "k", 3)
+		c.want(t, "k", 5)
 		time.Sleep(2 * time.Minute)
 		c.gone(t)
 		c.daily(t, time.Hour, 1)
+	})
+}
+
+// giveEnd adds to the counter k, and has it end.
+func (c counters) giveEnd(t *testing.T, ttl time.Duration, want int64) {
+	t.Helper()
+	c.adds(t, counter.Request{TTL: ttl, GiveEnd: true}, want)
+}
+
+// permanent fails the test unless a call with a TTL is refused for the counter k, which has no end.
+func (c counters) permanent(t *testing.T, request counter.Request, value int64) {
+	t.Helper()
+	_, err := c.Add(t.Context(), "k", request)
+	wantRefused(t, err, counter.ErrPermanent)
+	var refused *counter.PermanentError
+	if !errors.As(err, &refused) || *refused != (counter.PermanentError{Key: "k", Value: value, TTL: request.TTL}) {
+		t.Errorf("Add of %+v: got %v, want it refused at %d", request, err, value)
+	}
+	expect.Contains(t, "the way out", fmt.Sprint(err), fmt.Sprintf("coatcheck counter set k %d --ttl %v", value, request.TTL))
+	c.want(t, "k", value)
+}
+
+// Whoever begins a counter decides whether it ends: also where the process that gave no TTL, or
+// another that knows an end, has it otherwise in mind.
+func TestTTLOfACounterWithoutAnEndIsRefused(t *testing.T) {
+	requests := map[string]counter.Request{
+		"plainly": {TTL: time.Hour}, "with a limit": {TTL: time.Hour, Limit: 100}, "with a request id": {TTL: time.Hour, RequestID: "a"},
+		"as a count": {TTL: time.Hour, Limit: 100, AfterLoss: counter.Stay}, "past its limit": {TTL: time.Hour, Limit: 1},
+	}
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		c := counters{counter.New(store, counter.Config{}), store}
+		defer c.Close()
+		other := c.another(t)
+		c.gets(t, "k", 1)
+		for name, request := range requests {
+			t.Run(name, func(t *testing.T) {
+				at := c.incr(t, "k", 1, "").Value
+				c.permanent(t, request, at)
+				other.permanent(t, request, at)
+				other.gets(t, "k", at+1)
+			})
+		}
+	})
+}
+
+// The process has opened the counter while it had an end, and is not told that another has set it
+// without.
+func TestTTLOfACounterThatHasLostItsEndIsRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, c counters) {
+		other := c.another(t)
+		c.daily(t, time.Hour, 1)
+		other.mustSet(t, "k", 7, 0)
+		c.permanent(t, counter.Request{TTL: time.Hour}, 7)
+		c.gets(t, "k", 8)
+		time.Sleep(100 * time.Hour)
+		c.permanent(t, counter.Request{TTL: time.Hour}, 8)
+		other.gets(t, "k", 9)
+	})
+}
+
+// A process has no TTL in memory for the next generation.
+func TestGenerationThatBeginsWithoutATTLHasNoEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, c counters) {
+		c.daily(t, time.Hour, 1)
+		time.Sleep(61 * time.Minute)
+		c.gets(t, "k", 1)
+		time.Sleep(1000 * time.Hour)
+		c.permanent(t, counter.Request{TTL: time.Hour}, 1)
+		c.gets(t, "k", 2)
+	})
+}
+
+// A call that adds nothing gives no end.
+func TestCallThatIsPastItsLimitGivesNoEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, c counters) {
+		c.countTo(t, "k", 5)
+		_, err := c.Add(t.Context(), "k", counter.Request{TTL: time.Hour, Limit: 5, GiveEnd: true})
+		wantRefused(t, err, counter.ErrLimit)
+		time.Sleep(61 * time.Minute)
+		c.gets(t, "k", 6)
+		_, err = c.Add(t.Context(), "k", counter.Request{GiveEnd: true})
+		wantRefused(t, err, counter.ErrRequest)
 	})
 }
 
@@ -182,7 +266,7 @@ func (c counters) addAcrossTheEnd(t *testing.T, begun time.Time) {
 			t.Errorf("Add to a counter that expires: got %+v, want a small value: it was taken for lost", got)
 		}
 		last = got.Value
-		time.Sleep(time.Millisecond)
+		time.Sleep(5 * time.Millisecond)
 	}
 	if fell > 2 {
 		t.Errorf("the counter began again %d times, want 2 at most", fell)
@@ -204,10 +288,10 @@ func TestProcessForgetsWhatItHasSeenOfAKeyThatIsNotUsed(t *testing.T) {
 // TTL.
 func TestTTLThatAnotherProcessGaveIsNoLoss(t *testing.T) {
 	for name, give := range map[string]func(*testing.T, counters){
-		"by adding":            func(t *testing.T, c counters) { c.daily(t, time.Hour, 5) },
+		"by adding":            func(t *testing.T, c counters) { c.giveEnd(t, time.Hour, 5) },
 		"by setting":           func(t *testing.T, c counters) { c.mustSet(t, "k", 5, time.Hour) },
 		"by setting it back":   func(t *testing.T, c counters) { c.mustSet(t, "k", 2, time.Hour) },
-		"after a larger value": func(t *testing.T, c counters) { c.daily(t, time.Hour, 5); c.mustSet(t, "k", 3, time.Minute) },
+		"after a larger value": func(t *testing.T, c counters) { c.giveEnd(t, time.Hour, 5); c.mustSet(t, "k", 3, time.Minute) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, c counters) {
@@ -229,7 +313,7 @@ func TestCounterThatBeganAgainIsMissedWhenItIsLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, c counters) {
 		other := counters{counter.New(c.store, counter.Config{}), c.store}
 		c.countTo(t, "k", 4)
-		other.daily(t, time.Hour, 5)
+		other.giveEnd(t, time.Hour, 5)
 		_ = other.Close()
 		time.Sleep(61 * time.Minute)
 		c.countTo(t, "k", 50)
@@ -262,11 +346,7 @@ func TestCounterThatAnotherBeganBetweenTwoStepsOfACallEndsForBoth(t *testing.T) 
 					inBubble(t, func(t *testing.T, c counters) {
 						other := counters{counter.New(c.store, config), c.store}
 						defer other.Close()
-						generations := 3
-						if add.TTL > 0 {
-							generations = 1 // from then on that process gives its own TTL
-						}
-						for generation := range generations {
+						for generation := range 3 {
 							begin, add := begin, add
 							for _, request := range []*counter.Request{&begin, &add} {
 								if request.RequestID != "" {
@@ -299,47 +379,38 @@ func (c counters) adds(t *testing.T, request counter.Request, want int64) {
 	}
 }
 
-// The call that comes second gives the end that the first did not, and both learn of it.
-func TestCounterThatBeginsWithoutATTLGetsThatOfTheNextCall(t *testing.T) {
-	inBubble(t, func(t *testing.T, c counters) {
-		other := c.another(t)
-		for range 3 {
-			other.gets(t, "k", 1)
-			c.adds(t, counter.Request{TTL: time.Hour}, 2)
-			other.gets(t, "k", 3)
-			time.Sleep(61 * time.Minute)
-		}
-	})
-}
-
-// Two services meet at the beginning of many counters, one with a TTL and one without: none lives
-// for ever, and each begins again at 1 for the one that gave no TTL.
-func TestCountersThatTwoServicesBeginAtOnceEnd(t *testing.T) {
+// Two services meet at the beginning of many counters, one with a TTL and one without. The call
+// that gets the value 1 has decided whether the counter ends.
+func TestOneOfTwoServicesDecidesWhetherACounterEnds(t *testing.T) {
 	url := redistest.Start(t).URL()
 	giving, plain := process(t, url), process(t, url, strict)
 	key := func(i int) string { return fmt.Sprintf("k%d", i) }
 	var all sync.WaitGroup
-	for i := range 200 {
-		for _, add := range []func() error{
-			func() error {
-				_, err := giving.Add(t.Context(), key(i), counter.Request{TTL: 1500 * time.Millisecond})
-				return err
-			},
-			func() error {
-				_, err := plain.Incr(t.Context(), key(i))
-				return err
-			},
-		} {
-			all.Go(func() { expect.Error(t, "the first additions to "+key(i), add(), nil) })
-		}
+	var plainly [200]int64
+	var given [200]error
+	for i := range plainly {
+		all.Go(func() { _, given[i] = giving.Add(t.Context(), key(i), counter.Request{TTL: 1500 * time.Millisecond}) })
+		all.Go(func() {
+			var err error
+			plainly[i], err = plain.Incr(t.Context(), key(i))
+			expect.NoError(t, "the addition without a TTL to "+key(i), err)
+		})
 	}
 	all.Wait()
-	for i := range 200 {
-		expect.Eventually(t, key(i)+" has ended", func() bool {
-			_, err := plain.Get(t.Context(), key(i))
-			return errors.Is(err, counter.ErrUnknown)
-		})
-		plain.gets(t, key(i), 1)
+	for i, value := range plainly {
+		switch {
+		case given[i] != nil:
+			wantRefused(t, given[i], counter.ErrPermanent)
+			giving.gets(t, key(i), 2)
+		case value == 2:
+			expect.Eventually(t, key(i)+" has ended", func() bool {
+				_, err := plain.Get(t.Context(), key(i))
+				return errors.Is(err, counter.ErrUnknown)
+			})
+			fallthrough // else it had ended before
+		default:
+			plain.gets(t, key(i), 1)
+		}
 	}
 }
 

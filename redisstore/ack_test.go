@@ -152,7 +152,7 @@ func TestRepeatOfAWriteIsConfirmedOnlyByReplicasThatHaveIt(t *testing.T) {
 		{scripts.TokenComplete, token("complete"), append(claim("complete")[:1:1], "done", "")},
 		{scripts.TokenExtend, token("extend"), append(claim("extend")[:1:1], 60_000, 60_000, "")},
 		{scripts.TokenRelease, token("release"), claim("release")[:1]},
-		{scripts.CounterIncr, counted, []any{1, 60_000, "", "", "", 0}},
+		{scripts.CounterIncr, counted, []any{1, 60_000, "", "", "", 0, "begin"}},
 		{scripts.WorkerAcquire, pool, acquire},
 		{scripts.WorkerRenew, pool, []any{lease[1], "nonce", lease[2], 60_000, 1000, "wait", "", "", "", "", "", "", "", 0}},
 		{scripts.WorkerRelease, pool[:2], []any{lease[1], "nonce", lease[2], "", 1000}},

@@ -243,7 +243,7 @@ func countsOnce(t *testing.T, store *redisstore.Store) {
 		all.Go(func() {
 			last := int64(0)
 			for range calls {
-				reply, err := store.Run(t.Context(), scripts.CounterIncr, keys, 1, 0, "", "", "", 0)
+				reply, err := store.Run(t.Context(), scripts.CounterIncr, keys, 1, 0, "", "", "", 0, "begin")
 				var n int64
 				if err == nil {
 					err = reply.Scan(&n)

@@ -35,7 +35,7 @@ func tryFind(t testing.TB, store *redisstore.Store, name string) (f found, err e
 	t.Helper()
 	f.Key = store.Key("marker", name)
 	keys := []string{store.Key("test", name), store.Key("record", name), f.Key}
-	words, place, err := pipeline.Of(store).RunAt(t.Context(), scripts.CounterOpen, keys, "", "", "", margin, "past", "", 0, 0, "", "", "")
+	words, place, err := pipeline.Of(store).RunAt(t.Context(), scripts.CounterOpen, keys, "", "", "", margin, "past", "", 0, "", "", "")
 	if err != nil {
 		return f, err
 	}

@@ -77,7 +77,7 @@ func TestRepeatedRequestAfterALostReplyGetsTheFirstAnswer(t *testing.T) {
 		t.Fatalf("Run: got error %v, want none", err)
 	}
 	incr := func() (scripts.Reply, error) {
-		return store.Run(t.Context(), scripts.CounterIncr, keys, 1, 60_000, "", "", "", 0)
+		return store.Run(t.Context(), scripts.CounterIncr, keys, 1, 60_000, "", "", "", 0, "begin")
 	}
 	first, err := incr()
 	expect.NoError(t, "an increment", err)

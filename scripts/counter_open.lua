@@ -10,23 +10,22 @@
 --        [4] margin: how far a counter moves at least, see lib/counter  [5] past | refuse | stay:
 --        what a counter that has to move does; with stay it goes on from the larger of what is
 --        there and the floor  [6] the era that the process knows of this slot,
---        '' for none  [7] how long to hold off after a loss of everything  [8] TTL of a counter
---        that is there without one, 0 for none; where there is no counter, counter_incr begins it
---        with its TTL  [9] the largest value that may be moved, '' for no limit: a larger one is
---        refused as with refuse, since the caller could not use a value past the move  [10] floor,
---        with what the process has added to a counter that was below it: the least that it has to
---        be at now; '' without a floor  [11] the largest value that the caller can add to, '' for
---        no limit  [12] facts, see lib/incarnation
+--        '' for none  [7] how long to hold off after a loss of everything  [8] the largest value
+--        that may be moved, '' for no limit: a larger one is refused as with refuse, since the
+--        caller could not use a value past the move  [9] floor, with what the process has added to
+--        a counter that was below it: the least that it has to be at now; '' without a floor
+--        [10] the largest value that the caller can add to, '' for no limit  [11] facts, see
+--        lib/incarnation
 -- Reply  {'ok', value, life, era, left, now, moved, id} value '' for a counter without one; left is
 --        the TTL, -1 for none; moved 1 if it was moved; id is the incarnation that is noted, see
 --        lib/incarnation | {'hold-off', ms, era} | {'behind', value, life, era, why} it has to
---        move and must not, by ARGV[5] or [9]; why: see lib/incarnation, '' if the counter itself
---        went back | {'limit'} it is past ARGV[11] without a move | {'not-an-integer'} |
+--        move and must not, by ARGV[5] or [8]; why: see lib/incarnation, '' if the counter itself
+--        went back | {'limit'} it is past ARGV[10] without a move | {'not-an-integer'} |
 --        {'overflow'} | a refusal, see lib/incarnation
 -- Units  times and TTLs in milliseconds; ARGV[3] and now since 1970-01-01 UTC
 -- Effect writes
 local counter, record, marker = KEYS[1], KEYS[2], KEYS[3]
-local floor, known_life, ends, ttl, least = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[8]), ARGV[10]
+local floor, known_life, ends, least = ARGV[1], ARGV[2], ARGV[3], ARGV[9]
 local value, fit = read_counter(counter)
 if not fit then
   return {'not-an-integer'}
@@ -39,7 +38,7 @@ end
 if over or life and life ~= known_life then
   floor, least = '', ''
 end
-local era, till, first, refusal = read_era(marker, ARGV[6], tonumber(ARGV[7]), value or noted, read_facts(ARGV[12]))
+local era, till, first, refusal = read_era(marker, ARGV[6], tonumber(ARGV[7]), value or noted, read_facts(ARGV[11]))
 if refusal then
   return refusal
 end
@@ -67,9 +66,9 @@ if behind or doubted and value then
   local by, beyond = moved_by(marker, ARGV[4])
   if ARGV[5] == 'stay' then
     by = '0'
-  elseif ARGV[5] == 'past' and ARGV[11] ~= '' and smaller(ARGV[11], base) then
+  elseif ARGV[5] == 'past' and ARGV[10] ~= '' and smaller(ARGV[10], base) then
     return {'limit'}
-  elseif ARGV[5] ~= 'past' or ARGV[9] ~= '' and (smaller(ARGV[9], base) or tonumber(ARGV[9]) < tonumber(base) + beyond) then
+  elseif ARGV[5] ~= 'past' or ARGV[8] ~= '' and (smaller(ARGV[8], base) or tonumber(ARGV[8]) < tonumber(base) + beyond) then
     return {'behind', value or '', life or '0', era, doubted and why_of(read_marker(marker)) or ''}
   end
   put(counter, base)
@@ -87,13 +86,8 @@ if behind or doubted and value then
   end
   value, moved = redis.call('GET', counter), '1'
 end
-local given = ttl > 0 and redis.call('PTTL', counter) == -1
-if given then
-  redis.call('PEXPIRE', counter, ttl)
-  ended = now + ttl
-end
 life = life or floor ~= '' and known_life ~= '' and known_life or '0'
-if moved == '1' or not first and noted ~= era or life ~= '0' or noted and given or ended then
-  write_record(record, era, life, counter, ttl > 0 and ttl + remembered or -1, moved == '1' and value or said, ended)
+if moved == '1' or not first and noted ~= era or life ~= '0' or ended then
+  write_record(record, era, life, counter, remembered, moved == '1' and value or said, ended)
 end
 return {'ok', value or '', life, era, integer(math.max(redis.call('PTTL', counter), -1)), now_text, moved, read_word(read_marker(marker)).id or ''}

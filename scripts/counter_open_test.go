@@ -20,8 +20,7 @@ type opening struct {
 	refuse      bool
 	stay        bool
 	era         string
-	span        int64 // of a hold-off; 0 = an hour
-	ttl         int64
+	span        int64  // of a hold-off; 0 = an hour
 	highest     string // the largest value that may be moved; "" = any
 	least       string // "" = the floor
 	room        string // the largest value that can be added to; "" = any
@@ -44,7 +43,7 @@ func (o opening) args() []any {
 	if o.span == 0 {
 		o.span = hour
 	}
-	return []any{o.floor, o.life, ends, o.margin, what, o.era, o.span, o.ttl, o.highest, cmp.Or(o.least, o.floor), o.room}
+	return []any{o.floor, o.life, ends, o.margin, what, o.era, o.span, o.highest, cmp.Or(o.least, o.floor), o.room}
 }
 
 // opened is what the answer to one tells.
@@ -326,20 +325,19 @@ func TestCounterSetDuringAHoldOffIsInOrder(t *testing.T) {
 
 func TestCounterThatHasExpiredBeginsAgain(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		first := b.at(opening{ttl: hour}, "", false)
+		first := b.at(opening{}, "", false)
 		expect.Equal(t, "the time left of a counter that has not begun", first.left, -1)
 		want(t, b.count(), "unknown")
 		want(t, b.incrWith(hour, ""), "ok", "1")
 		between(t, "the counter's end", b.expiry(openKeys[0]), b.now()+hour-slack, b.now()+hour)
-		b.at(opening{ttl: 2 * hour}, "1", false)
-		between(t, "the counter's end, asked again", b.expiry(openKeys[0]), b.now()+hour-2*slack, b.now()+hour)
+		between(t, "the time left of a counter that has begun", b.at(opening{}, "1", false).left, hour-slack, hour)
 
 		b.do("DEL", openKeys[0])
-		gone := opening{floor: "100", life: "0", ends: b.now() - 1, ttl: hour, refuse: true}
+		gone := opening{floor: "100", life: "0", ends: b.now() - 1, refuse: true}
 		b.at(gone, "", false)
 		want(t, b.incr(2), "ok", "2")
-		b.do("PERSIST", openKeys[0]) // a stray value, added in the moment in which it expired
-		between(t, "the time left of a stray value", b.at(gone, "2", false).left, hour-slack, hour)
+		b.do("PERSIST", openKeys[0]) // a value without a TTL, added as the counter expired
+		expect.Equal(t, "the time left of a value that was added without a TTL", b.at(gone, "2", false).left, -1)
 		later(b) // and so in another incarnation
 		b.do("DEL", openKeys[0])
 		b.at(gone, "", false)
@@ -361,14 +359,14 @@ func TestCounterThatIsLostBeforeItExpiresKeepsItsEnd(t *testing.T) {
 func TestRecordEndsWithItsCounter(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		later(b)
-		b.at(opening{ttl: hour}, "", false)
-		between(t, "the record's end before the counter begins", b.expiry(openKeys[1]), b.now()+day+hour-slack, b.now()+day+hour)
+		b.at(opening{}, "", false)
+		between(t, "the record's end before the counter begins", b.expiry(openKeys[1]), b.now()+day-slack, b.now()+day)
 		want(t, b.incr(1), "ok", "1")
 		expect.Equal(t, "the end of the record of a counter that stays", b.expiry(openKeys[1]), -1)
-		b.at(opening{ttl: hour}, "1", false) // which now gets an end
+		want(t, b.giveEnd(hour), "ok", "2")
 		between(t, "the record's end", b.expiry(openKeys[1]), b.now()+day+hour-slack, b.now()+day+hour)
 		later(b)
-		b.at(opening{}, "1001", true)
+		b.at(opening{}, "1002", true)
 		between(t, "the record's end, written again", b.expiry(openKeys[1]), b.now()+day+hour-2*slack, b.now()+day+hour)
 	})
 }
@@ -379,7 +377,7 @@ func TestServerOutOfMemoryIsNoOverflow(t *testing.T) {
 	b.begin()
 	b.do("SET", openKeys[0], "5")
 	b.do("CONFIG", "SET", "maxmemory", 1)
-	_, incrErr := b.try(scripts.CounterIncr, counterKeys[:3], 1, 0, "", "", "", 0)
+	_, incrErr := b.try(scripts.CounterIncr, counterKeys[:3], 1, 0, "", "", "", 0, "begin")
 	_, openErr := b.try(scripts.CounterOpen, openKeys, opening{floor: "9", life: "0"}.args()...)
 	for _, err := range []error{incrErr, openErr} {
 		if err == nil || !strings.Contains(err.Error(), "OOM") {

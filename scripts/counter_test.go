@@ -18,7 +18,7 @@ var (
 // incrBy runs counter_incr, and returns its reply without the counter's TTL and the time.
 func (b *box) incrBy(keys []string, args ...any) []string {
 	b.Helper()
-	reply := b.run(scripts.CounterIncr, keys, args...)
+	reply := b.run(scripts.CounterIncr, keys, append(args, "begin")...)
 	if reply[0] == "ok" || reply[0] == "again" {
 		return reply[:2]
 	}
@@ -40,6 +40,12 @@ func (b *box) begin() {
 func (b *box) incrWith(ttl int64, floor string) []string {
 	b.Helper()
 	return b.incrBy(counterKeys[:3], 1, 0, floor, "", "", ttl)
+}
+
+// giveEnd adds 1 to a counter, and gives it a TTL also if it is there without one.
+func (b *box) giveEnd(ttl int64) []string {
+	b.Helper()
+	return b.run(scripts.CounterIncr, counterKeys[:3], 1, 0, "", "", "", ttl, "give")[:2]
 }
 
 // incrOnce adds to the counter with a request id that is kept for an hour.
@@ -223,11 +229,46 @@ func TestCounterBeginsTogetherWithItsTTL(t *testing.T) {
 		want(t, b.incrWith(2*hour, ""), "ok", "3")
 		between(t, "the counter's end, after two other TTLs", b.expiry(counterKeys[0]), ends-slack, ends+slack)
 
-		b.do("PERSIST", counterKeys[0]) // as if another process had begun it without one
-		want(t, b.incrWith(hour, ""), "behind")
-		want(t, b.incrWith(hour, "3"), "ok", "4")
-		want(t, b.incrWith(0, ""), "ok", "5")
+		want(t, b.giveEnd(2*hour), "ok", "4")
+		between(t, "the counter's end, after a TTL that is given", b.expiry(counterKeys[0]), ends-slack, ends+slack)
+	})
+}
+
+// A counter that has begun without a TTL has no end, unless it is given one on purpose.
+func TestCounterWithoutAnEndRefusesATTL(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.begin()
+		b.do("SET", counterKeys[0], "9007199254740993")
+		before := b.look(counterKeys...)
+		want(t, b.incrWith(hour, ""), "permanent", "9007199254740993")
+		want(t, b.incrWith(hour, "5"), "permanent", "9007199254740993")
+		want(t, b.incrWith(hour, "9007199254740994"), "behind") // first it has to be in order
+		want(t, b.incrBy(counterKeys, 1, hour, "", "7", "", hour), "permanent", "9007199254740993")
+		want(t, b.run(scripts.CounterIncr, counterKeys[:3], 1, 0, "", "7", "", hour, "give"), "limit")
+		b.same(before)
+		want(t, b.incrWith(0, ""), "ok", "9007199254740994")
 		expect.Equal(t, "the counter's end", b.expiry(counterKeys[0]), -1)
+		want(t, b.incrBy(counterKeys, 1, hour, "", "", "", 0), "ok", "9007199254740995")
+		// a repeat adds nothing
+		want(t, b.incrBy(counterKeys, 1, hour, "", "", "", hour), "again", "9007199254740995")
+
+		want(t, b.giveEnd(hour), "ok", "9007199254740996")
+		between(t, "the counter's end", b.expiry(counterKeys[0]), b.now()+hour-slack, b.now()+hour)
+		record := strings.Fields(b.do("GET", openKeys[1]).(string))
+		between(t, "the end that the record has", number(t, record[3]), b.now()+hour-slack, b.now()+hour)
+	})
+}
+
+// The record of a counter in a later era keeps what it has when the counter is given an end.
+func TestRecordOfACounterThatIsGivenAnEndKeepsItsLife(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.begin()
+		b.do("SET", counterKeys[0], "100")
+		want(t, b.set("50", 0), "ok", "100")
+		before := strings.Fields(b.do("GET", openKeys[1]).(string))
+		want(t, b.giveEnd(hour), "ok", "51")
+		after := strings.Fields(b.do("GET", openKeys[1]).(string))
+		expect.Equal(t, "the record's era and life", after[:2], before[:2])
 	})
 }
 

@@ -732,7 +732,7 @@ func TestScriptThatNotesNothingGoesOnOnlyWhereNothingIsToNote(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.facts = onDisk
 		era := b.opens(opening{}).era
-		incr := func() []string { return b.run(scripts.CounterIncr, openKeys, 1, 0, "", "", era, 0) }
+		incr := func() []string { return b.run(scripts.CounterIncr, openKeys, 1, 0, "", "", era, 0, "begin") }
 		word(t, incr(), "ok", 3)
 		b.facts = some
 		want(t, incr(), "behind")

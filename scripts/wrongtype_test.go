@@ -33,7 +33,7 @@ func onceBegun(b *box) []any {
 	if b.do("EXISTS", openKeys[2]) == int64(0) {
 		b.begin()
 	}
-	return []any{1, hour, "", "", "", 0}
+	return []any{1, hour, "", "", "", 0, "begin"}
 }
 
 // lost makes and loses a pool with one open lease, and gives what proves it.
@@ -140,7 +140,7 @@ var misuses = []misuse{
 	{"operation_forget", scripts.OperationForget, tokenKey[:1], 0, args(), ""},
 	{"operation_resolve", scripts.OperationResolve, tokenKey[:1], 0, args("rob", minute, "done"), ""},
 	{"counter_get", scripts.CounterGet, counterKeys[:1], 0, args(), "not-an-integer"},
-	{"counter_incr: counter", scripts.CounterIncr, counterKeys[:3], 0, args(1, 0, "", "", "", 0), "not-an-integer"},
+	{"counter_incr: counter", scripts.CounterIncr, counterKeys[:3], 0, args(1, 0, "", "", "", 0, "begin"), "not-an-integer"},
 	{"counter_incr: counter, with a request", scripts.CounterIncr, counterKeys, 0, onceBegun, "not-an-integer"},
 	{"counter_incr: request", scripts.CounterIncr, counterKeys, 3, onceBegun, ""},
 	{"counter_incr: record", scripts.CounterIncr, counterKeys, 1, func(b *box) []any {

@@ -44,6 +44,7 @@ var problems = []struct {
 	{counter.ErrOverflow, api.CounterOverflow},
 	{counter.ErrLimit, api.CounterLimit},
 	{counter.ErrBehind, api.CounterBehind},
+	{counter.ErrPermanent, api.CounterPermanent},
 	{counter.ErrHoldOff, api.PoolQuarantined},
 	{counter.ErrOtherRequest, api.PayloadMismatch},
 	{segment.ErrRequest, api.InvalidName},
@@ -136,7 +137,7 @@ func problemOf(err error) api.Problem {
 }
 
 // titled are the kinds of errors whose problem's title says what the kind does.
-var titled = []error{counter.ErrBehind, workerlease.ErrQuarantined, lock.ErrHeld}
+var titled = []error{counter.ErrBehind, counter.ErrPermanent, workerlease.ErrQuarantined, lock.ErrHeld}
 
 // detail is the text of an error beyond its kind, without the package's name; "" if there is none.
 // What stands before the kind names steps of ours.

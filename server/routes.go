@@ -39,6 +39,7 @@ func (s *Server) handlers(at *router) {
 	(&storeAdmin{s.store, s.journal}).routes(at)
 	(&counters{
 		counters: s.counters, metrics: s.metrics, journal: s.journal, principal: config.Principal, tokens: s.tokens, now: now,
+		roles: config.Access != nil,
 	}).routes(at)
 	(&ids{s.stamper, s.pools, s.segments, s.stored, s.metrics, s.journal, config.IDPool, config.OpaqueKeys}).routes(at)
 	(&limits{s.limits, s.metrics, s.journal}).routes(at)

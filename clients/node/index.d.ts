@@ -146,7 +146,8 @@ export class Client {
 
   /** Adds 1 and returns the value. */
   incr(key: string): Promise<number>;
-  /** Adds by: the caller owns first to value. With a requestId asking again is harmless. */
+  /** Adds by: the caller owns first to value. With a requestId asking again is harmless. A ttl is
+      only for the call that begins the counter; of one without an end it is refused (counter-permanent). */
   add(
     key: string,
     terms?: {

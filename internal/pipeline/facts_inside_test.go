@@ -22,7 +22,7 @@ func TestIncrementHasWhatIsOldAskedForAgain(t *testing.T) {
 	})
 	engine.Serve(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
 	defer func() { expect.Error(t, "Close", engine.Close(), nil) }()
-	reply, place, err := engine.RunAt(t.Context(), scripts.CounterOpen, []string{"k", "record", "marker"}, "", "", "", 1, "past", "", 0, 0,
+	reply, place, err := engine.RunAt(t.Context(), scripts.CounterOpen, []string{"k", "record", "marker"}, "", "", "", 1, "past", "", 0,
 		"", "", "")
 	expect.MustEqual(t, "error of counter_open", err, nil)
 	known := engine.facts.of(place.node)
@@ -51,7 +51,7 @@ func TestWriteAfterIdleHoursWaitsForAReplicaThatHasComeSince(t *testing.T) {
 	engine.facts.list = func(context.Context, *redis.Client, string) (Places, error) { return listed, nil }
 	defer func() { expect.Error(t, "Close", engine.Close(), nil) }()
 	open := func() (Place, error) {
-		_, place, err := engine.RunAt(t.Context(), scripts.CounterOpen, []string{"k", "record", "marker"}, "", "", "", 1, "past", "", 0, 0,
+		_, place, err := engine.RunAt(t.Context(), scripts.CounterOpen, []string{"k", "record", "marker"}, "", "", "", 1, "past", "", 0,
 			"", "", "")
 		return place, err
 	}

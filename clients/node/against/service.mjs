@@ -75,6 +75,7 @@ async function counters() {
   assert.deepEqual(added, { key: 'orders', first: 2, value: 6, numbers: [] });
   assert.deepEqual(await client.add('orders', { by: 5, requestId: 'a' }), added);
   await assert.rejects(client.add('orders', { by: 5, limit: 7 }), { code: 'counter-limit', status: 409 });
+  await assert.rejects(client.add('orders', { ttl: 60 }), { code: 'counter-permanent', status: 409 });
   await assert.rejects(client.add('orders', { by: -1 }), { code: 'invalid-request', field: 'by' });
   assert.equal((await client.add('tries', { limit: 9, ttl: 60, afterLoss: 'stay' })).value, 1);
   await assert.rejects(client.add('tries', { afterLoss: 'stay' }), { code: 'invalid-request', field: 'after_loss' });

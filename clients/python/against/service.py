@@ -106,6 +106,7 @@ def counters():
     assert added == {"key": "orders", "first": 2, "value": 6, "numbers": []}, added
     assert client.add("orders", 5, request_id='a "b"') == added
     assert refused("counter-limit", client.add, "orders", 5, limit=7).status == 409
+    assert refused("counter-permanent", client.add, "orders", ttl=60).status == 409
     assert refused("invalid-request", client.add, "orders", -1).field == "by"
     assert client.add("tries", limit=9, ttl=60, after_loss="stay")["value"] == 1
     assert refused("invalid-request", client.add, "tries", after_loss="stay").field == "after_loss"

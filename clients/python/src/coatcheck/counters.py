@@ -29,11 +29,12 @@ class Counters(Asking):
     ) -> Dict[str, Any]:
         """Adds by: {"key", "first", "value", "numbers"}. The caller owns first to value.
 
-        Beyond limit nothing is added (the code is counter-limit). ttl is how many seconds a counter
-        lives that begins now. With a request_id the same call gets the same values for a day, so
-        that it may be repeated after UnknownOutcome; without one lost values are a gap. A template
-        such as ORD-{yyyyMMdd}-{n:6} has the values written: they are the numbers. after_loss="stay"
-        is for a count with a limit and an end whose values nobody uses: see docs/counters.md.
+        Beyond limit nothing is added (the code is counter-limit). ttl is how many seconds the
+        counter lives if this call begins it; of a counter without an end it is refused
+        (counter-permanent). With a request_id the same call gets the same values for a day, so that
+        it may be repeated after UnknownOutcome; without one lost values are a gap. A template such
+        as ORD-{yyyyMMdd}-{n:6} has the values written: they are the numbers. after_loss="stay" is
+        for a count with a limit and an end whose values nobody uses: see docs/counters.md.
         """
         terms = {"limit": limit, "ttl_ms": millis(ttl), "after_loss": after_loss}
         path = with_query(named("/incr", key), by=by, template=template, calendar=calendar, zone=zone, **terms)

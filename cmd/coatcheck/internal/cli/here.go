@@ -41,7 +41,7 @@ func (p *program) with(c *cobra.Command, s *source, do func(context.Context, *cl
 // andSameFlags completes the command that a refusal of a counter names: a service does not know
 // where this one found it. A URL can hold a password, so the flags are named without their values.
 func andSameFlags(c *cobra.Command, err error) error {
-	if !errors.Is(err, client.ErrBehind) {
+	if !errors.Is(err, client.ErrBehind) && !errors.Is(err, client.ErrPermanent) {
 		return err
 	}
 	var flags []string

@@ -404,3 +404,19 @@ func TestUUIDs(t *testing.T) {
 	expect.Equal(t, "version of id uuid", made.Version, 7)
 	expect.Equal(t, "ids of id uuid", len(made.IDs), 1)
 }
+
+// A slip with a TTL does not make order numbers begin at 1 again, and the refusal names the way to
+// do it on purpose.
+func TestATTLDoesNotEndACounterWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	lockDoors(t, func(t *testing.T, at []string) {
+		tell(t, at, []told{
+			{"incr orders --by 5", done, "1\n2\n3\n4\n5\n"},
+			{"incr orders --ttl 3s", failed, "orders is at 5, and a TTL counts only for the call that begins a counter; nothing was added."},
+			{"incr orders --ttl 3s --limit 9 --request-id a", failed, "coatcheck counter set orders 5 --ttl 3s"},
+			{"incr orders", done, "6\n"},
+			{"counter set orders 6 --ttl 1h", done, "6\n"},
+			{"incr orders --ttl 3s", done, "7\n"},
+		})
+	})
+}

@@ -69,7 +69,7 @@ var layers = map[string][]string{
 	"coatchecktest": {"embedded", "idempotency", "redisstore"},
 	"scripts":       {"internal/fault"},
 
-	"client": {"api", "workerlease/holder", "internal/keepalive", "internal/names", "internal/noupgrade", "internal/secret", "snowflake"},
+	"client": {"api", "workerlease/holder", "internal/class", "internal/keepalive", "internal/names", "internal/noupgrade", "internal/secret", "snowflake"},
 
 	"examples/agent":   {}, // only tests
 	"examples/nightly": {}, // it knows only coatcheck's command
@@ -122,7 +122,8 @@ var layers = map[string][]string{
 	"internal/driver":     {},
 	"internal/postgres":   {},
 	"internal/redisconn":  {"internal/lazyregexp"},
-	"internal/fault":      {"internal/lazyregexp"},
+	"internal/class":      {},
+	"internal/fault":      {"internal/class", "internal/lazyregexp"},
 	"internal/pipeline":   {"internal/fault", "internal/redisconn", "internal/step", "redisstore/observe", "scripts"},
 	"internal/redisprobe": {"internal/lazyregexp", "doctor", "internal/fault", "internal/redisconn", "redisstore"},
 	"internal/requestlog": {"internal/names", "internal/secret"},

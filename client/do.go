@@ -45,9 +45,9 @@ type Result struct {
 // when the claim is lost. Under Takeover it also ends by this process's own clock as soon as the
 // lease can have ended without a confirmed heartbeat: from then on another attempt may run.
 //
-// The error is one of Claim's (the function did not run), or the function's own, or ErrSuperseded
-// (another attempt took over before the answer was recorded: do not use the answer), or
-// ErrNotRecorded. With the last the result holds the answer: it is valid, but repeats may get "in
+// The error is one of Claim's (the function did not run), or a [*WorkError] with the function's own,
+// and also ErrLost if the claim was lost meanwhile, or ErrSuperseded (another attempt took over
+// before the answer was recorded: do not use the answer), or ErrNotRecorded. With the last the result holds the answer: it is valid, but repeats may get "in
 // progress", later "in doubt", and under Takeover may run again. Recording and giving back are
 // tried several times, for up to half a minute, also after ctx; the answer to a claim that is under
 // way when ctx ends is awaited for a second, and a claim whose outcome stays unknown is given back
@@ -154,7 +154,7 @@ func (run *run) do(ctx context.Context, work func(context.Context, *Attempt) (An
 	}
 	switch {
 	case err != nil:
-		return Result{}, fmt.Errorf("attempt %d: %w", run.attempt.Number, withLoss(ctx, err))
+		return Result{}, withLoss(ctx, &WorkError{Operation: run.attempt.Operation, Err: err})
 	case run.attempt.notBegun.Load():
 		return Result{Answer: answer}, nil
 	}
@@ -163,7 +163,7 @@ func (run *run) do(ctx context.Context, work func(context.Context, *Attempt) (An
 	case errors.Is(err, ErrSuperseded):
 		return Result{}, err
 	case err != nil:
-		err = fmt.Errorf("%w: %w", ErrNotRecorded, err)
+		err = fmt.Errorf("%w: %v", ErrNotRecorded, err)
 	}
 	return Result{Answer: answer}, err
 }
@@ -187,11 +187,14 @@ func (run *run) call(
 	return work(ctx, run.attempt)
 }
 
-// withLoss adds to a function's error that its claim was lost, unless the error wraps that already.
+// withLoss adds that the claim was lost while the function ran. That the service does not know the
+// token any more is a refusal of any other call, but not of this one.
 func withLoss(ctx context.Context, err error) error {
-	lost := context.Cause(ctx)
-	if (errors.Is(lost, ErrLost) || errors.Is(lost, ErrUnknownToken)) && !errors.Is(err, lost) {
+	switch lost := context.Cause(ctx); {
+	case errors.Is(lost, ErrLost):
 		return fmt.Errorf("%w; %w", err, lost)
+	case errors.Is(lost, ErrUnknownToken):
+		return fmt.Errorf("%w; %w: %v", err, ErrLost, lost)
 	}
 	return err
 }

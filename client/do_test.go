@@ -79,6 +79,23 @@ func (s *service) doneOnce(t *testing.T) {
 	wantError(t, err, client.ErrUnknownToken)
 }
 
+// The work charges, and then a refusal within it, such as that of a lock, must not look as if nothing
+// had happened.
+func TestErrorOfDosFunctionIsOfNoClass(t *testing.T) {
+	s := embedded(t)
+	_, refusal := s.Do(t.Context(), "made-up", client.ClaimOptions{}, mustNotRun(t))
+	for _, inner := range []error{client.ErrRefused, client.ErrLost, client.ErrUnknownOutcome, client.ErrInProgress, refusal} {
+		_, err := s.Do(t.Context(), issue(t, s.Client), client.ClaimOptions{}, func(context.Context, *client.Attempt) (client.Answer, error) {
+			return client.Answer{}, inner
+		})
+		expect.Error(t, "the function's error", ofWork(t, err), inner)
+		expect.Equal(t, "classes of Do's error for "+inner.Error(), classesOf(err), 0)
+		if failure, is := errors.AsType[*client.Error](err); is {
+			t.Errorf("Do, whose function returned %v: its error is the call's, %v", inner, failure)
+		}
+	}
+}
+
 func TestDoGivesBackWhatNeverBegan(t *testing.T) {
 	s := embedded(t)
 	token := issue(t, s.Client)
@@ -87,8 +104,9 @@ func TestDoGivesBackWhatNeverBegan(t *testing.T) {
 			attempt.NotBegun()
 			return done, want
 		})
-		expect.Error(t, "Do of what never began", err, want)
-		if want == nil {
+		if want != nil {
+			expect.Error(t, "the error of what never began", ofWork(t, err), want)
+		} else {
 			isDone(t, "Do of what never began, without an error", result, err, false)
 		}
 		expect.Equal(t, "the token's state after what never began", state(t, s.Client, token), api.StateIssued)
@@ -137,20 +155,20 @@ func TestDoReportsThatAnAnswerIsNotRecorded(t *testing.T) {
 	for name, row := range map[string]struct {
 		fault  fault
 		answer client.Answer
-		want   error
 		sent   int
 	}{
-		"the record is gone":       {says(410, "application/problem+json", `{"code":"idempotency-token-unknown"}`), done, client.ErrUnknownToken, 1},
-		"an invalid answer":        {nil, client.Answer{Status: 99}, client.ErrInvalidRequest, 1},
-		"headers that are no text": {nil, client.Answer{Status: 201, Header: map[string]string{"X-A": "\xff"}}, client.ErrInvalidRequest, 0},
+		"the record is gone":       {says(410, "application/problem+json", `{"code":"idempotency-token-unknown"}`), done, 1},
+		"an invalid answer":        {nil, client.Answer{Status: 99}, 1},
+		"headers that are no text": {nil, client.Answer{Status: 201, Header: map[string]string{"X-A": "\xff"}}, 0},
 	} {
 		if row.fault != nil {
 			s.proxy.disturb(only("complete", 0, row.fault))
 		}
 		before := s.proxy.count("complete")
 		result, err := s.Do(t.Context(), issue(t, s.Client), client.ClaimOptions{}, func(context.Context, *client.Attempt) (client.Answer, error) { return row.answer, nil })
-		wantError(t, err, row.want)
 		expect.Error(t, "Do, "+name, err, client.ErrNotRecorded)
+		expect.Error(t, "Do, "+name, err, client.ErrUnknownOutcome)
+		expect.Equal(t, "classes of Do's error, "+name, classesOf(err), 1)
 		expect.Equal(t, "Do, "+name, result.Answer.Status, row.answer.Status)
 		expect.Equal(t, "requests to record the answer, "+name, s.proxy.count("complete")-before, row.sent)
 		s.proxy.disturb(nil)

@@ -113,7 +113,7 @@ func TestWorkThatFailsIsLeftToItsLease(t *testing.T) {
 					}
 				}()
 				_, err := s.Do(t.Context(), token, terms, row.work)
-				expect.Error(t, name+": Do", err, errProvider)
+				expect.Error(t, name+": the function's error", ofWork(t, err), errProvider)
 			}()
 			_, err := s.Do(t.Context(), token, terms, mustNotRun(t))
 			wantError(t, err, client.ErrInProgress)
@@ -170,7 +170,7 @@ func TestDoGivesUpRecordingAfterAWhile(t *testing.T) {
 			s.proxy.disturb(only("complete", 0, row.fault))
 			begun := time.Now()
 			result, err := s.Do(t.Context(), token, client.ClaimOptions{Lease: time.Hour}, working)
-			wantError(t, err, client.ErrUnknownOutcome)
+			expect.Error(t, name+": Do", err, client.ErrUnknownOutcome)
 			expect.Error(t, name+": Do", err, client.ErrNotRecorded)
 			isDone(t, name+": Do", result, nil, false)
 			expect.Equal(t, name+": how long Do tried", time.Since(begun), row.after)

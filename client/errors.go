@@ -8,76 +8,78 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/class"
 )
 
-// The three classes of failure. Every error of a call is one of them under errors.Is.
+// The three classes of failure. Every error of a call is one of them under errors.Is. They are the
+// errors of these names in package redisstore.
 var (
 	// ErrRefused means that nothing happened: asking again is harmless and may help.
-	ErrRefused = errors.New("refused, nothing was done")
+	ErrRefused = class.ErrRefused
 	// ErrLost means that the caller no longer holds it: stop using it.
-	ErrLost = errors.New("lost, no longer held")
+	ErrLost = class.ErrLost
 	// ErrUnknownOutcome means that the write may have happened. [Client] says what to do.
-	ErrUnknownOutcome = errors.New("outcome unknown")
+	ErrUnknownOutcome = class.ErrUnknownOutcome
 )
 
 // The refusals and losses of a call. ErrSuperseded is a loss, the others are refusals.
 var (
-	ErrUnavailable = refusal("the service or its store is not available")
+	ErrUnavailable = class.Refusal("the service or its store is not available")
 	// ErrUnsuitable does not end by itself: the operator has to change the Redis, or a setting.
-	ErrUnsuitable = refusal("the service's store is not suitable")
+	ErrUnsuitable = class.Refusal("the service's store is not suitable")
 	// ErrNewer does not end by itself: the operator has to install the version that Error.Detail
 	// names.
-	ErrNewer          = refusal("a newer version than the service's has written to its store")
-	ErrInvalidRequest = refusal("the request is not valid")
+	ErrNewer          = class.Refusal("a newer version than the service's has written to its store")
+	ErrInvalidRequest = class.Refusal("the request is not valid")
 	// ErrUnauthorized means that the API key is missing or wrong.
-	ErrUnauthorized = refusal("the service does not know who is asking")
-	ErrForbidden    = refusal("the API key does not allow that")
-	ErrTooLarge     = refusal("the body is larger than the service takes")
+	ErrUnauthorized = class.Refusal("the service does not know who is asking")
+	ErrForbidden    = class.Refusal("the API key does not allow that")
+	ErrTooLarge     = class.Refusal("the body is larger than the service takes")
 	// ErrInProgress comes with Error.Wait: the remaining lease of the attempt.
-	ErrInProgress   = refusal("the first attempt is still running")
-	ErrInDoubt      = refusal("the first attempt ended without an answer")
-	ErrMismatch     = refusal("the token, or the request id, was used for another request")
-	ErrUnknownToken = refusal("unknown token")
-	ErrNotFound     = refusal("there is nothing of that name")
+	ErrInProgress   = class.Refusal("the first attempt is still running")
+	ErrInDoubt      = class.Refusal("the first attempt ended without an answer")
+	ErrMismatch     = class.Refusal("the token, or the request id, was used for another request")
+	ErrUnknownToken = class.Refusal("unknown token")
+	ErrNotFound     = class.Refusal("there is nothing of that name")
 	// ErrExhausted comes with Error.Wait: when the first can be free.
-	ErrExhausted = refusal("every worker id of the pool is taken or cooling")
+	ErrExhausted = class.Refusal("every worker id of the pool is taken or cooling")
 	// ErrQuarantined comes with Error.Wait: until no lost window can be open, or counters go on.
-	ErrQuarantined = refusal("nothing is granted yet")
-	ErrOtherPool   = refusal("the pool, or the lock, has another layout, epoch, datacenter, ttl or number of permits")
-	ErrHeld        = refusal("the lock is held by others")
-	ErrPoolExists  = refusal("the pool is there already")
+	ErrQuarantined = class.Refusal("nothing is granted yet")
+	ErrOtherPool   = class.Refusal("the pool, or the lock, has another layout, epoch, datacenter, ttl or number of permits")
+	ErrHeld        = class.Refusal("the lock is held by others")
+	ErrPoolExists  = class.Refusal("the pool is there already")
 	// ErrLayoutUsedUp does not end by itself: the pool's layout has no timestamps left.
-	ErrLayoutUsedUp = refusal("the pool's layout has no timestamps left")
-	ErrNotAnInteger = refusal("the counter does not hold an integer")
-	ErrOverflow     = refusal("the counter would overflow, or come to more than its template writes")
+	ErrLayoutUsedUp = class.Refusal("the pool's layout has no timestamps left")
+	ErrNotAnInteger = class.Refusal("the counter does not hold an integer")
+	ErrOverflow     = class.Refusal("the counter would overflow, or come to more than its template writes")
 	// ErrLimit ends with SetCounter, or where the counter does.
-	ErrLimit = refusal("the counter would pass the request's limit")
+	ErrLimit = class.Refusal("the counter would pass the request's limit")
 	// ErrLimitReached comes with Error.Wait: until there is room.
-	ErrLimitReached = refusal("the rate limit is reached")
+	ErrLimitReached = class.Refusal("the rate limit is reached")
 	// ErrBehind ends with SetCounter past all values.
-	ErrBehind = refusal("the counter has gone back, or may have")
+	ErrBehind = class.Refusal("the counter has gone back, or may have")
 	// ErrPermanent is for a TTL and a counter without an end. It ends with SetCounter, and a TTL.
-	ErrPermanent = refusal("the counter has no end")
+	ErrPermanent = class.Refusal("the counter has no end")
 	// ErrAttemptRunning comes with Error.Wait: the remaining lease of the attempt.
-	ErrAttemptRunning = refusal("an attempt may still be running")
-	ErrNotInDoubt     = refusal("the operation is not in doubt")
-	ErrSuperseded     = loss("another attempt has the claim")
+	ErrAttemptRunning = class.Refusal("an attempt may still be running")
+	ErrNotInDoubt     = class.Refusal("the operation is not in doubt")
+	ErrSuperseded     = class.Loss("another attempt has the claim")
 )
 
-// ErrNotRecorded is added by Do when the function ran and returned an answer, but that answer may
-// not have been recorded. See the error's class.
-var ErrNotRecorded = errors.New("the work is done, but its answer may not be recorded")
+// ErrNotRecorded is Do's error when the function ran and returned an answer, but that answer may not
+// have been recorded. It is an [ErrUnknownOutcome].
+var ErrNotRecorded = class.Of(ErrUnknownOutcome, "the work is done, but its answer may not be recorded")
 
-func refusal(text string) error { return &sentinel{text, ErrRefused} }
-func loss(text string) error    { return &sentinel{text, ErrLost} }
-
-type sentinel struct {
-	text  string
-	class error
+// WorkError is Do's error when the function that it ran has returned an error. It does not wrap that
+// error, which may be another call's refusal: that says nothing of this operation, which may have
+// happened.
+type WorkError struct {
+	Operation string // its name, for [Client.Operation] and [Client.Settle]; "" for an issued token
+	Err       error  // the function's own
 }
 
-func (s *sentinel) Error() string { return s.text }
-func (s *sentinel) Unwrap() error { return s.class }
+// Error reports what the function has returned.
+func (e *WorkError) Error() string { return "the function that ran returned: " + e.Err.Error() }
 
 // codes maps the service's problems to errors. Others are judged by their status.
 var codes = map[api.Code]error{

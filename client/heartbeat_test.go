@@ -166,8 +166,9 @@ func TestWorkEndsWhenTheServiceSaysThatTheClaimIsLost(t *testing.T) {
 					expect.Error(t, "the cause of the function's context, on "+code, context.Cause(ctx), want)
 					return client.Answer{}, errProvider
 				})
-				expect.Error(t, "Do, on "+code, err, errProvider)
-				expect.Error(t, "Do, on "+code, err, want)
+				expect.Error(t, "the function's error, on "+code, ofWork(t, err), errProvider)
+				expect.Error(t, "Do, on "+code, err, client.ErrLost)
+				expect.Equal(t, "classes of Do's error, on "+code, classesOf(err), 1)
 				expect.Equal(t, "heartbeats, on "+code, s.proxy.count("extend"), 1)
 			})
 		}

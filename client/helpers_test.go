@@ -234,6 +234,16 @@ func wantError(t testing.TB, err, want error, about ...any) *client.Error {
 	return failure
 }
 
+// ofWork is the error of the function that Do ran.
+func ofWork(t testing.TB, err error) error {
+	t.Helper()
+	work, ok := errors.AsType[*client.WorkError](err)
+	if !ok {
+		t.Fatalf("Do: got error %v, want one of the function", err)
+	}
+	return work.Err
+}
+
 func classesOf(err error) (n int) {
 	for _, class := range []error{client.ErrRefused, client.ErrLost, client.ErrUnknownOutcome} {
 		if errors.Is(err, class) {

@@ -109,7 +109,7 @@ func TestDoKeyAsksItsResolver(t *testing.T) {
 			return done, nil
 		}
 		_, err := s.DoKey(t.Context(), key, options, work)
-		expect.Error(t, "the first DoKey", err, errWorking)
+		expect.Error(t, "the error of the first DoKey's function", ofWork(t, err), errWorking)
 		var result client.Result
 		expect.Eventually(t, "the next DoKey goes on", func() bool {
 			result, err = s.DoKey(t.Context(), key, options, work)

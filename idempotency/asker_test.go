@@ -197,7 +197,7 @@ func TestDoWaitsForAQuestionThatIsUnderWay(t *testing.T) {
 		ledger.enter(attempt)
 		return nil, errProvider
 	})
-	expect.Error(t, "the first Do", err, errProvider)
+	expect.Error(t, "the error of the first Do's function", ofWork(t, err), errProvider)
 	<-isAsked
 	_, err = tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "do"})
 	expect.Equal(t, "what a claim meets", [2]bool{errors.Is(err, ErrInProgress), errors.Is(err, errInQuestion)}, [2]bool{true, true})

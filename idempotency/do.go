@@ -30,9 +30,11 @@ type Result struct {
 // on.
 //
 // The function's context ends with ctx, with the cause ErrSuperseded when the claim is lost, and
-// with ErrUnknownToken when Redis has lost the token; FromContext gives its fence. The error is the
-// function's own, ErrSuperseded if another attempt took over before the value was recorded, or one
-// of Claim's. Without a fingerprint in the options, the same key is taken for the same operation.
+// with ErrUnknownToken when Redis has lost the token; FromContext gives its fence. Do's error is one
+// of Claim's, and the function did not run; or a [*WorkError] with the function's own, and also
+// redisstore.ErrLost if the claim was lost meanwhile; or ErrSuperseded if another attempt took over
+// before the value was recorded. Without a fingerprint in the options, the same key is taken for
+// the same operation.
 func (t *Tokens) Do(ctx context.Context, key OperationKey, options ClaimOptions,
 	work func(context.Context) ([]byte, error)) (Result, error) {
 	options.Fingerprint = cmp.Or(options.Fingerprint, "do")
@@ -54,7 +56,7 @@ func (t *Tokens) Do(ctx context.Context, key OperationKey, options ClaimOptions,
 	run.call(func() { value, err = work(ctx) })
 	if err != nil {
 		run.giveUp()
-		return Result{}, fmt.Errorf("attempt %d: %w", run.attempt.Number, err)
+		return Result{}, withLoss(ctx, &WorkError{Operation: run.attempt.Operation, Err: err})
 	}
 	if err := run.settle(resultAnswer(value)); err != nil {
 		return Result{}, err
@@ -73,6 +75,29 @@ func (t *Tokens) beginOrResolve(ctx context.Context, key OperationKey, options C
 		return run, outcome, err
 	}
 	return t.beginOrWait(ctx, key, options, resolveTime)
+}
+
+// WorkError is Do's error when the function that it ran has returned an error. It does not wrap that
+// error, which may be another call's refusal: that says nothing of this operation, which may have
+// happened.
+type WorkError struct {
+	Operation string // its name, as [Attempt.Operation]
+	Err       error  // the function's own
+}
+
+// Error reports what the function has returned.
+func (e *WorkError) Error() string { return "the function that ran returned: " + e.Err.Error() }
+
+// withLoss adds that the claim was lost while the function ran. That Redis has lost the token is a
+// refusal of any other call, but not of this one.
+func withLoss(ctx context.Context, err error) error {
+	switch lost := context.Cause(ctx); {
+	case errors.Is(lost, redisstore.ErrLost):
+		return fmt.Errorf("%w; %w", err, lost)
+	case errors.Is(lost, ErrUnknownToken):
+		return fmt.Errorf("%w; %w: %v", err, redisstore.ErrLost, lost)
+	}
+	return err
 }
 
 // giveUp ends an attempt that failed: given back if it never began, else in doubt.

@@ -91,12 +91,47 @@ func TestDoThatFailsIsInDoubtOrGoesOnByPolicy(t *testing.T) {
 		key := ClientKey("", "consumer", name)
 		options := ClaimOptions{Policy: row.policy, Lease: time.Hour}
 		_, err := tokens.Do(t.Context(), key, options, row.first)
-		expect.Error(t, name+": the first Do", err, errProvider)
+		expect.Error(t, name+": the error of the function", ofWork(t, err), errProvider)
 		result, err := tokens.Do(t.Context(), key, options, working)
 		expect.Error(t, name+": the second Do", err, row.want)
 		if err == nil {
 			expect.Equal(t, name+": the second Do", string(result.Value), "done")
 		}
+	}
+}
+
+// ofWork is the error of the function that Do ran.
+func ofWork(t *testing.T, err error) error { return workError(t, err).Err }
+
+func workError(t *testing.T, err error) *WorkError {
+	t.Helper()
+	work, ok := errors.AsType[*WorkError](err)
+	if !ok {
+		t.Fatalf("Do: got error %v, want one of the function", err)
+	}
+	return work
+}
+
+// Of the classes that an error can have, none may be the work's own: a refusal within it is harmless
+// there, and the work may have had its effect before.
+func TestErrorOfDosFunctionIsOfNoClass(t *testing.T) {
+	classes := []error{redisstore.ErrRefused, redisstore.ErrLost, redisstore.ErrUnknownOutcome}
+	for _, inner := range append(classes, ErrInProgress, ErrSuperseded, redisstore.ErrUnavailable) {
+		tokens := embeddedTokens(t)
+		key := ClientKey("", "jobs", "outer")
+		charged := 0
+		_, err := tokens.Do(t.Context(), key, ClaimOptions{Lease: time.Hour}, func(context.Context) ([]byte, error) {
+			charged++
+			return nil, inner
+		})
+		expect.Error(t, "the function's error", ofWork(t, err), inner)
+		for _, class := range append(classes, inner) {
+			if errors.Is(err, class) {
+				t.Errorf("Do, whose function returned %v: the error is %v, want no class", inner, class)
+			}
+		}
+		expect.Equal(t, "times that it charged", charged, 1)
+		expect.Equal(t, "the operation that the error names", workError(t, err).Operation, key.record)
 	}
 }
 
@@ -110,7 +145,7 @@ func TestDoEndsWithItsContextAndWhenSuperseded(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := tokens.Do(ctx, ClientKey("", "c", "1"), ClaimOptions{}, wait)
-		expect.Error(t, "Do whose context ends", err, context.DeadlineExceeded)
+		expect.Error(t, "the error of a function whose context ends", ofWork(t, err), context.DeadlineExceeded)
 
 		key, options := ClientKey("", "c", "2"), ClaimOptions{Policy: Takeover, Lease: 3 * time.Second}
 		done := make(chan error)

@@ -166,7 +166,7 @@ func TestDoAsksItsResolver(t *testing.T) {
 			return nil, errProvider
 		}
 		_, err := tokens.Do(t.Context(), key, options, work)
-		expect.Error(t, "the first Do", err, errProvider)
+		expect.Error(t, "the error of the first Do's function", ofWork(t, err), errProvider)
 		result, err := tokens.Do(t.Context(), key, options, work)
 		expect.NoError(t, "the second Do", err)
 		expect.Equal(t, "its result", result, Result{Value: []byte("paid"), Replayed: happens})

@@ -1,5 +1,5 @@
-// Package fault has the classes of failure of package redisstore, and finds the class of an error
-// of Redis or go-redis. Every error of a call to Redis has one.
+// Package fault finds the class of an error of Redis or go-redis. Every error of a call to Redis has
+// one.
 package fault
 
 import (
@@ -9,19 +9,15 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/class"
 	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 )
 
-// The three classes of failure. Every error of a store, and every domain error that a script's
-// answer stands for, is one of them under errors.Is.
+// The three classes of failure, see package class.
 var (
-	// ErrRefused means that nothing happened: asking again is harmless and may help.
-	ErrRefused = errors.New("refused, nothing was done")
-	// ErrLost means that the caller no longer holds it: stop using it.
-	ErrLost = errors.New("lost, no longer held")
-	// ErrUnknownOutcome means that the write may or may not have happened, or may be lost again.
-	// Ask again with the same owner, nonce or request id, or treat it as both done and not done.
-	ErrUnknownOutcome = errors.New("outcome unknown")
+	ErrRefused        = class.ErrRefused
+	ErrLost           = class.ErrLost
+	ErrUnknownOutcome = class.ErrUnknownOutcome
 )
 
 // ErrUnavailable is the refusal of a store that cannot be reached, is loading, read-only, out of
@@ -36,21 +32,13 @@ var ErrUnsuitable = Refusal("store unsuitable")
 var ErrWrongType = Refusal("the key holds another kind of value")
 
 // ErrNewer is the ErrWrongType of a record in a newer format than this version knows.
-var ErrNewer error = &sentinel{"the record is in a newer format", ErrWrongType}
+var ErrNewer = class.Of(ErrWrongType, "the record is in a newer format")
 
 // Refusal returns a sentinel error of the class [ErrRefused]. Domains declare their own with it.
-func Refusal(text string) error { return &sentinel{text, ErrRefused} }
+func Refusal(text string) error { return class.Refusal(text) }
 
 // Loss returns a sentinel error of the class [ErrLost].
-func Loss(text string) error { return &sentinel{text, ErrLost} }
-
-type sentinel struct {
-	text  string
-	class error
-}
-
-func (s *sentinel) Error() string { return s.text }
-func (s *sentinel) Unwrap() error { return s.class }
+func Loss(text string) error { return class.Loss(text) }
 
 // Class returns the class of an error of go-redis: ErrUnavailable, ErrUnsuitable, ErrNewer,
 // ErrWrongType or ErrUnknownOutcome. sent reports whether the command's bytes were handed to a

@@ -61,6 +61,9 @@ func (r *once) run(ctx context.Context, service *client.Client) (record onceReco
 	case err == nil && result.Replayed:
 		return r.recorded(result.Answer), false, nil
 	}
+	if work, failed := errors.AsType[*client.WorkError](err); failed {
+		err = work.Err
+	}
 	return record, ran, err
 }
 

@@ -45,14 +45,15 @@ type Result struct {
 // when the claim is lost. Under Takeover it also ends by this process's own clock as soon as the
 // lease can have ended without a confirmed heartbeat: from then on another attempt may run.
 //
-// The error is one of Claim's (the function did not run), or a [*WorkError] with the function's own,
-// and also ErrLost if the claim was lost meanwhile, or ErrSuperseded (another attempt took over
-// before the answer was recorded: do not use the answer), or ErrNotRecorded. With the last the result holds the answer: it is valid, but repeats may get "in
-// progress", later "in doubt", and under Takeover may run again. Recording and giving back are
-// tried several times, for up to half a minute, also after ctx; the answer to a claim that is under
-// way when ctx ends is awaited for a second, and a claim whose outcome stays unknown is given back
-// if the service takes that within a second. Without a fingerprint in the options, the same token
-// is taken for the same operation. Do leaves no goroutine running.
+// The error is one of Claim's (the function did not run), or a [*WorkError] with the function's
+// own, and also ErrLost if the claim was lost meanwhile, or ErrSuperseded (another attempt took
+// over before the answer was recorded: do not use the answer), or ErrNotRecorded. With the last the
+// result holds the answer: it is valid, but repeats may get "in progress", later "in doubt", and
+// under Takeover may run again. Recording and giving back are tried several times, for up to half a
+// minute, also after ctx; the answer to a claim that is under way when ctx ends is awaited for a
+// second, and a claim whose outcome stays unknown is given back if the service takes that within a
+// second. Without a fingerprint in the options, the same token is taken for the same operation. Do
+// leaves no goroutine running.
 func (c *Client) Do(
 	ctx context.Context, token string, terms ClaimOptions, work func(context.Context, *Attempt) (Answer, error),
 ) (Result, error) {

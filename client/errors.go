@@ -66,13 +66,13 @@ var (
 	ErrSuperseded     = class.Loss("another attempt has the claim")
 )
 
-// ErrNotRecorded is Do's error when the function ran and returned an answer, but that answer may not
-// have been recorded. It is an [ErrUnknownOutcome].
+// ErrNotRecorded is Do's error when the function ran and returned an answer, but that answer may
+// not have been recorded. It is an [ErrUnknownOutcome].
 var ErrNotRecorded = class.Of(ErrUnknownOutcome, "the work is done, but its answer may not be recorded")
 
-// WorkError is Do's error when the function that it ran has returned an error. It does not wrap that
-// error, which may be another call's refusal: that says nothing of this operation, which may have
-// happened.
+// WorkError is Do's error when the function that it ran has returned an error. It does not wrap
+// that error, which may be another call's refusal: that says nothing of this operation, which may
+// have happened.
 type WorkError struct {
 	Operation string // its name, for [Client.Operation] and [Client.Settle]; "" for an issued token
 	Err       error  // the function's own

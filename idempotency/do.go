@@ -30,8 +30,8 @@ type Result struct {
 // on.
 //
 // The function's context ends with ctx, with the cause ErrSuperseded when the claim is lost, and
-// with ErrUnknownToken when Redis has lost the token; FromContext gives its fence. Do's error is one
-// of Claim's, and the function did not run; or a [*WorkError] with the function's own, and also
+// with ErrUnknownToken when Redis has lost the token; FromContext gives its fence. Do's error is
+// one of Claim's, and the function did not run; or a [*WorkError] with the function's own, and also
 // redisstore.ErrLost if the claim was lost meanwhile; or ErrSuperseded if another attempt took over
 // before the value was recorded. Without a fingerprint in the options, the same key is taken for
 // the same operation.
@@ -77,9 +77,9 @@ func (t *Tokens) beginOrResolve(ctx context.Context, key OperationKey, options C
 	return t.beginOrWait(ctx, key, options, resolveTime)
 }
 
-// WorkError is Do's error when the function that it ran has returned an error. It does not wrap that
-// error, which may be another call's refusal: that says nothing of this operation, which may have
-// happened.
+// WorkError is Do's error when the function that it ran has returned an error. It does not wrap
+// that error, which may be another call's refusal: that says nothing of this operation, which may
+// have happened.
 type WorkError struct {
 	Operation string // its name, as [Attempt.Operation]
 	Err       error  // the function's own

@@ -112,8 +112,8 @@ func workError(t *testing.T, err error) *WorkError {
 	return work
 }
 
-// Of the classes that an error can have, none may be the work's own: a refusal within it is harmless
-// there, and the work may have had its effect before.
+// Of the classes that an error can have, none may be the work's own: a refusal within it is
+// harmless there, and the work may have had its effect before.
 func TestErrorOfDosFunctionIsOfNoClass(t *testing.T) {
 	classes := []error{redisstore.ErrRefused, redisstore.ErrLost, redisstore.ErrUnknownOutcome}
 	for _, inner := range append(classes, ErrInProgress, ErrSuperseded, redisstore.ErrUnavailable) {

@@ -53,6 +53,15 @@ export class Response {
   readonly body: Buffer;
 }
 
+/**
+ * The work threw the error of another call, which is the cause. That says nothing of this
+ * operation, which may have happened.
+ */
+export class WorkError extends Error {
+  constructor(operation: string | undefined, cause: unknown);
+  readonly operation: string | undefined;
+}
+
 /** The work is done, but its answer may not be recorded. The cause says why. */
 export class NotRecorded extends Error {
   constructor(answer: Answer, cause: unknown);

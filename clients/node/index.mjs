@@ -4,7 +4,7 @@
 // lost answer means; this is that page as code.
 
 export { Client } from './lib/client.mjs';
-export { CoatcheckError, Lost, NoLease, NotRecorded, Unavailable, UnknownOutcome } from './lib/errors.mjs';
+export { CoatcheckError, Lost, NoLease, NotRecorded, Unavailable, UnknownOutcome, WorkError } from './lib/errors.mjs';
 export { fingerprint } from './lib/fingerprint.mjs';
 export { Lock } from './lib/locks.mjs';
 export { Response } from './lib/response.mjs';

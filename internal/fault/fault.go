@@ -1,5 +1,5 @@
-// Package fault finds the class of an error of Redis or go-redis. Every error of a call to Redis has
-// one.
+// Package fault finds the class of an error of Redis or go-redis. Every error of a call to Redis
+// has one.
 package fault
 
 import (

@@ -43,6 +43,17 @@ export class Lost extends CoatcheckError {}
 export class NoLease extends CoatcheckError {}
 
 /**
+ * The work threw the error of another call, which is the cause. That says nothing of this
+ * operation, which may have happened; operation is its name, undefined for a token.
+ */
+export class WorkError extends Error {
+  constructor(operation, cause) {
+    super('the work was begun, and ended with the error of another call', { cause });
+    this.operation = operation;
+  }
+}
+
+/**
  * The work is done, but its answer may not be recorded. The cause says why; answer is what the work
  * returned.
  */

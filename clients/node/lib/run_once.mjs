@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { types } from 'node:util';
 
-import { CoatcheckError, Lost, NotRecorded, Unavailable, UnknownOutcome } from './errors.mjs';
+import { CoatcheckError, Lost, NotRecorded, Unavailable, UnknownOutcome, WorkError } from './errors.mjs';
 import { isText } from './fingerprint.mjs';
 import { now, passed } from './lease.mjs';
 import { Response, responseOf } from './response.mjs';
@@ -68,7 +68,7 @@ export class Attempt {
  * A TypeError for what JSON does not write as a whole, such as a promise in an array, leaves the
  * token in doubt too: nobody can tell that such work has ended. A function* is a TypeError before
  * anything is sent. Other errors: those of Client.claim (the work did not run), what work threw,
- * Lost (do not use what was done), NotRecorded.
+ * WorkError if that was the error of another call, Lost (do not use what was done), NotRecorded.
  *
  * resolve(operation, fence) is asked when an earlier attempt is in doubt. It closes the operation
  * at whatever keeps the effect, so that no attempt with this fence or a smaller one has an effect
@@ -96,6 +96,9 @@ export async function runOnce(client, token, fingerprint, work, { lease = 30, po
   let answer;
   try {
     answer = { ...responseOf(await work(attempt)), notKept: false };
+  } catch (error) {
+    const ofAnother = error instanceof CoatcheckError && error !== attempt.signal.reason;
+    throw ofAnother ? new WorkError(claimed.operation, error) : error;
   } finally {
     await stop();
     // If it cannot be given back, the token is in doubt when its lease has lapsed.

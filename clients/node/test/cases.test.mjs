@@ -48,6 +48,7 @@ function call(client, { call: name, arguments: given, work }, ran) {
   const once = (attempt) => {
     ran();
     attempt.notBegun = work.not_begun ?? false;
+    if (work.refused) throw new coatcheck.CoatcheckError(work.refused, '');
     if (work.raises) throw new Work();
     if (work.makes) return made[work.makes]();
     return work.response ? new coatcheck.Response(work.response.body, work.response) : work.returns;

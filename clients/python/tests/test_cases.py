@@ -18,7 +18,7 @@ class Work(Exception):
     """The failure of the work itself."""
 
 
-KINDS = {name: getattr(coatcheck, name) for name in ("Error", "Lost", "NoLease", "NotRecorded", "TimedOut", "Unavailable", "UnknownOutcome")}
+KINDS = {name: getattr(coatcheck, name) for name in ("Error", "Lost", "NoLease", "NotRecorded", "TimedOut", "Unavailable", "UnknownOutcome", "WorkError")}
 KINDS.update(Invalid=(TypeError, ValueError), Work=Work)
 
 
@@ -72,6 +72,8 @@ class Cases(unittest.TestCase):
         def once(attempt):
             self.runs += 1
             attempt.not_begun = work.get("not_begun", False)
+            if "refused" in work:
+                raise coatcheck.Error(work["refused"], "")
             if work.get("raises"):
                 raise Work
             if "makes" in work:

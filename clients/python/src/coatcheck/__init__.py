@@ -8,7 +8,7 @@ library only.
 
 from .client import Client
 from .digest import fingerprint
-from .errors import Error, Lost, NotRecorded, TimedOut, Unavailable, UnknownOutcome
+from .errors import Error, Lost, NotRecorded, TimedOut, Unavailable, UnknownOutcome, WorkError
 from .locks import Lock
 from .once import NOT_BEGUN, Attempt, run_once
 from .response import Response
@@ -29,6 +29,7 @@ __all__ = [
     "TimedOut",
     "Unavailable",
     "UnknownOutcome",
+    "WorkError",
     "WorkerId",
     "fingerprint",
     "run_once",

@@ -57,6 +57,16 @@ class Lost(Error):
     """What was held is another's, or no one's: stop, and do not use what was done."""
 
 
+class WorkError(Exception):
+    """The work raised an Error of another call, which is the cause. That says nothing of this
+    operation, which may have happened; operation is its name, "" for a token.
+    """
+
+    def __init__(self, operation: str) -> None:
+        super().__init__("the work was begun, and ended with the error of another call")
+        self.operation = operation
+
+
 class NotRecorded(Exception):
     """The work is done, but its answer may not be recorded. The cause says why; answer is what the
     work returned.

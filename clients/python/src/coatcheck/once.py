@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from . import clocks
 from .ask import utf8
 from .client import Client
-from .errors import Error, Lost, NotRecorded, Unavailable, UnknownOutcome
+from .errors import Error, Lost, NotRecorded, Unavailable, UnknownOutcome, WorkError
 from .response import Response, response_of
 
 
@@ -35,13 +35,15 @@ class Attempt:
         # given back, and nothing is recorded
         self.not_begun = False
         self._lost = threading.Event()
+        self._told: Optional[Lost] = None  # what check raised
         # by both clocks; None under hold, where no one else can begin
         self._deadline = None
 
     def check(self) -> None:
         """Call this before every effect: it raises Lost when the claim is another's, or may be."""
         if self._lost.is_set() or (self._deadline is not None and any(now >= end for now, end in zip(clocks.read(), self._deadline))):
-            raise Lost("idempotency-superseded", "another attempt has the claim, or may have")
+            self._told = Lost("idempotency-superseded", "another attempt has the claim, or may have")
+            raise self._told
 
 
 def run_once(
@@ -75,8 +77,8 @@ def run_once(
     A TypeError for what JSON cannot write, such as a generator or a future, leaves the token in
     doubt too: nobody can tell that such work has ended. An async def or a function that yields is a
     TypeError before anything is sent: run it within a function, such as by asyncio.run. Other
-    errors: those of Client.claim (the work did not run), what work raised, Lost (do not use what
-    was done), NotRecorded.
+    errors: those of Client.claim (the work did not run), what work raised, WorkError if that was an
+    Error of another call, Lost (do not use what was done), NotRecorded.
     """
     if (token is None) == (key is None):
         raise TypeError("either a token or a key says which operation it is")
@@ -109,10 +111,12 @@ def run_once(
         raise
     try:
         response = response_of(work(attempt))
-    except BaseException:
+    except BaseException as error:
         _stop(beat, ended)
         if attempt.not_begun is True:
             _give_back(subject, proof)
+        if isinstance(error, Error) and error is not attempt._told:
+            raise WorkError(attempt.operation) from error
         raise
     _stop(beat, ended)
     answer = _answer(response.status, response.headers, response.body)

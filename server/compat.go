@@ -6,7 +6,8 @@ import (
 	"github.com/coatcheck/coatcheck/server/internal/compat"
 )
 
-// LeafDoor configures the routes for clients of Meituan Leaf. The zero value offers all of Leaf.
+// LeafDoor configures the routes for clients of Meituan Leaf. The zero value offers all of Leaf;
+// without both modes there are no routes.
 type LeafDoor struct {
 	NoSegment, NoSnowflake bool // modes that are switched off: they answer 0
 	// of the Snowflake ids, which has Leaf's layout and epoch; "" = leaf
@@ -33,14 +34,9 @@ func (s *Server) compatible(at *router) {
 		Name:   nameOf, Problem: problemOf, Refused: s.journal.refused,
 	}
 	const all = "GET,HEAD,POST,PUT,PATCH,DELETE "
-	leaf := compat.NewLeaf(service, compat.LeafConfig(s.config.Leaf))
-	leafs := clients{refuse: leaf.Refuse}
-	at.use.forClients(leafs).add(all+"/api/segment/get/:key", "segment.Next", smallPrice, leaf.Segment)
-	at.use.forClients(leafs).add(all+"/api/snowflake/get/:key", "snowflake.Stamp", smallPrice, leaf.Snowflake)
-	at.read.forClients(leafs).add(all+"/decodeSnowflakeId", "", smallPrice, leaf.Decode)
-	at.read.forClients(leafs).add(all+"/cache", "", pagePrice, leaf.Cache)
-	at.read.forClients(leafs).add(all+"/db", "segment.Tags", pagePrice, leaf.DB)
-
+	if !s.config.Leaf.NoSegment || !s.config.Leaf.NoSnowflake {
+		s.leafRoutes(at, service, all)
+	}
 	var tokens []compat.Token
 	for _, token := range s.config.TinyidTokens {
 		tokens = append(tokens, compat.Token(token))
@@ -51,6 +47,16 @@ func (s *Server) compatible(at *router) {
 	tinyids.add(all+"/tinyid/id/nextIdSimple", "segment.NextN", smallPrice, tinyid.IDs)
 	tinyids.add(all+"/tinyid/id/nextSegmentId", "segment.Take", smallPrice, tinyid.Range)
 	tinyids.add(all+"/tinyid/id/nextSegmentIdSimple", "segment.Take", smallPrice, tinyid.Range)
+}
+
+func (s *Server) leafRoutes(at *router, service compat.Service, all string) {
+	leaf := compat.NewLeaf(service, compat.LeafConfig(s.config.Leaf))
+	leafs := clients{refuse: leaf.Refuse}
+	at.use.forClients(leafs).add(all+"/api/segment/get/:key", "segment.Next", smallPrice, leaf.Segment)
+	at.use.forClients(leafs).add(all+"/api/snowflake/get/:key", "snowflake.Stamp", smallPrice, leaf.Snowflake)
+	at.read.forClients(leafs).add(all+"/decodeSnowflakeId", "", smallPrice, leaf.Decode)
+	at.read.forClients(leafs).add(all+"/cache", "", pagePrice, leaf.Cache)
+	at.read.forClients(leafs).add(all+"/db", "segment.Tags", pagePrice, leaf.DB)
 }
 
 // compatibleTags lists the tags of the source, if it can be listed.

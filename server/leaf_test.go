@@ -139,8 +139,9 @@ func TestLeafsSnowflakeDoorWithoutALease(t *testing.T) {
 }
 
 func TestLeafsModesThatAreOff(t *testing.T) {
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Leaf: server.LeafDoor{NoSegment: true, NoSnowflake: true}})
-	for _, path := range []string{"/api/segment/get/k", "/api/snowflake/get/k", "/api/segment/get/%00"} {
+	segment, snowflake := []string{"/api/segment/get/k", "/api/segment/get/%00"}, []string{"/api/snowflake/get/k"}
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Leaf: server.LeafDoor{NoSegment: true}})
+	for _, path := range segment {
 		wantDoor(t, s.do(t, "GET", path, ""), 200, javaText, "0")
 	}
 	for _, path := range []string{"/cache", "/db"} {
@@ -148,7 +149,15 @@ func TestLeafsModesThatAreOff(t *testing.T) {
 			`{"timestamp":0,"status":500,"error":"Internal Server Error","exception":"java.lang.IllegalArgumentException","message":"You should config leaf.segment.enable=true first","path":"`+path+`"}`)
 	}
 	s.segmentIDs(t, "k") // is no door
+	s = serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Leaf: server.LeafDoor{NoSnowflake: true}})
+	for _, path := range snowflake {
+		wantDoor(t, s.do(t, "GET", path, ""), 200, javaText, "0")
+	}
 	checkProblem(t, s.do(t, "GET", "/worker/leaf", ""), api.NotFound)
+	s = serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Leaf: server.LeafDoor{NoSegment: true, NoSnowflake: true}})
+	for _, path := range append(append(segment[:1], snowflake...), "/decodeSnowflakeId?snowflakeId=0", "/cache", "/db") {
+		checkProblem(t, s.do(t, "GET", path, ""), api.NotFound)
+	}
 }
 
 func TestLeafsDecode(t *testing.T) {

@@ -18,7 +18,6 @@ import (
 	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
-	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -282,46 +281,6 @@ func TestInspectRefusesWhatHasNoRedis(t *testing.T) {
 		expect.Error(t, "Inspect of "+url, err, redisstore.ErrUnavailable)
 		expect.Contains(t, "Inspect of "+url, fmt.Sprint(err), "refused")
 	}
-}
-
-// What keeps it from one master is said once.
-func TestSweepEndsWithItsFirstFault(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	store := storetest.Open(t, redisstore.Config{URL: srv.URL()})
-	srv.Kill()
-	_, err := redisprobe.Sweep(t.Context(), store, "bench:", "counters", "workers")
-	expect.Error(t, "Sweep without its Redis", err, redisstore.ErrUnavailable)
-	expect.Equal(t, fmt.Sprintf("times that the cause stands in %q", err), strings.Count(fmt.Sprint(err), "refused"), 1)
-}
-
-func TestSweepRemovesWhatBeginsWithAText(t *testing.T) {
-	t.Parallel()
-	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		for _, name := range []string{"bench:a", "bench:b", "bench", "orders", "xbench:a"} {
-			for range 3 {
-				_, err := bumped(t.Context(), store, name)
-				expect.MustEqual(t, "the error of adding to "+name, err, nil)
-			}
-		}
-		list := script("list", "for _, name in ipairs(ARGV) do redis.call('ZADD', KEYS[1], 0, name) end return {'ok'}", false)
-		_, err := store.Run(t.Context(), list, []string{store.Key("workers", "names")}, "bench:a", "bench:b", "bench", "orders", "zebra")
-		expect.MustEqual(t, "the error of listing names", err, nil)
-		removed, err := redisprobe.Sweep(t.Context(), store, "bench:", "workers")
-		expect.Error(t, "Sweep", err, nil)
-		expect.MustEqual(t, "keys swept", removed, 2)
-		for name, want := range map[string]int64{"bench:a": 0, "bench:b": 0, "bench": 3, "orders": 3, "xbench:a": 3} {
-			expect.Equal(t, "the record "+name, counted(t, store, name), want)
-		}
-		names := script("names", "return redis.call('ZRANGE', KEYS[1], 0, -1)", true)
-		left, err := store.Run(t.Context(), names, []string{store.Key("workers", "names")})
-		expect.Error(t, "ZRANGE of the names", err, nil)
-		expect.Equal(t, "names left", []string(left), []string{"bench", "orders", "zebra"})
-		for _, wrong := range []string{"", "a", "*", "ab*", "a{b"} {
-			_, err := redisprobe.Sweep(t.Context(), store, wrong)
-			expect.Error(t, fmt.Sprintf("Sweep(%q)", wrong), err, redisstore.ErrRefused)
-		}
-	})
 }
 
 // A server whose clock is another is found to be as far off as it is, also where the way to it

@@ -1,7 +1,6 @@
 package redisprobe_test
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
-	"github.com/coatcheck/coatcheck/scripts"
 )
 
 // patience is how long a test waits for what must come.
@@ -39,35 +37,4 @@ func do(t testing.TB, server *redistest.Server, words ...any) any {
 		t.Fatalf("command %v: %v", words, err)
 	}
 	return answer
-}
-
-// script makes a script for a test.
-func script(name, source string, reads bool) *scripts.Script {
-	if reads {
-		source = "\n-- Effect none\n" + source
-	}
-	return scripts.New(name, source)
-}
-
-// bumped adds one to a record and returns the sum.
-func bumped(ctx context.Context, store *redisstore.Store, name string) (int64, error) {
-	return number(ctx, store, script("bump", "return {'ok', tostring(redis.call('INCR', KEYS[1]))}", false), name)
-}
-
-// counted is what a record holds.
-func counted(t testing.TB, store *redisstore.Store, name string) int64 {
-	t.Helper()
-	n, err := number(t.Context(), store, script("peek", "return {'ok', redis.call('GET', KEYS[1]) or '0'}", true), name)
-	if err != nil {
-		t.Fatalf("reading the record %s: %v", name, err)
-	}
-	return n
-}
-
-func number(ctx context.Context, store *redisstore.Store, script *scripts.Script, name string) (int64, error) {
-	reply, err := store.Run(ctx, script, []string{store.Key("test", name)})
-	if err != nil {
-		return 0, err
-	}
-	return reply.Number(0)
 }

@@ -34,7 +34,7 @@ func TestCommandsShowAClientCertificate(t *testing.T) {
 	expect.Equal(t, "counter get k, the certificate in the environment", execute(t, env, "counter", "get", "k").exits(done).stdout, "1\n")
 	for _, command := range [][]string{
 		{"token", "issue"}, {"worker", "ls"}, {"lock", "ls"}, {"id", "segment", "orders"},
-		{"doctor", "--fail-on", "never"}, {"bench", "--requests", "5", "--concurrency", "1", "--warm-up", "0s"},
+		{"doctor", "--fail-on", "never"},
 	} {
 		execute(t, nil, with(shown, command...)...).exits(done)
 	}
@@ -53,7 +53,7 @@ func TestCommandsShowAClientCertificate(t *testing.T) {
 		{mine.cert, other.key, "private key does not match"},
 		{mine.key, mine.key, "client-cert and client-key: "},
 	} {
-		for _, command := range [][]string{{"incr", "k"}, {"doctor"}, {"bench"}} {
+		for _, command := range [][]string{{"incr", "k"}, {"doctor"}} {
 			execute(t, nil, append(with(where, command...), "--client-cert="+row.cert, "--client-key="+row.key)...).exits(usage, row.fault)
 		}
 	}

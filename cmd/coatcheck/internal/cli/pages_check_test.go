@@ -45,7 +45,7 @@ func testWalk(t *testing.T, file string) {
 }
 
 func TestDoorsPageRuns(t *testing.T) {
-	p := serve(t, "--segment-step", "2000", "--tinyid-tokens", "orders=0f673adf,events=5d791b64")
+	p := serve(t, "--leaf", "segment,snowflake", "--segment-step", "2000", "--tinyid-tokens", "orders=0f673adf,events=5d791b64")
 	samePage(t, pages+"doors.md", shape, atService(t, p.banner.URL))
 }
 

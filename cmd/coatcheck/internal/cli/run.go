@@ -117,7 +117,7 @@ func (p *program) subcommands() []subcommand {
 		{"segment", handOut, p.segmentCommand}, {"token", handOut, p.tokenCommand}, {"operation", handOut, p.operationCommand}, {"limit", handOut, p.limitCommand},
 		{"lock", handOut, p.lockCommand}, {"once", handOut, p.onceCommand}, {"worker", handOut, p.workerCommand},
 		{"config", look, p.configCommand}, {"key", look, p.keyCommand}, {"store", look, p.storeCommand},
-		{"doctor", look, p.doctorCommand}, {"bench", look, p.benchCommand},
+		{"doctor", look, p.doctorCommand},
 		{"guard", none, p.guardCommand}, {"version", none, p.versionCommand},
 	}
 }

@@ -35,7 +35,8 @@ func TestSettingsOfSegmentsAndDoors(t *testing.T) {
 	c, err := read()
 	expect.Error(t, "reading no settings", err, nil)
 	expect.Error(t, "the check of the segments by default", c.Server.Segments.Check(), nil)
-	expect.Equal(t, "settings by default", of(c), segments{source: "redis", period: 15 * time.Minute, step: 1000, create: true, leaf: server.LeafDoor{Pool: "leaf"}})
+	expect.Equal(t, "settings by default", of(c), segments{source: "redis", period: 15 * time.Minute, step: 1000, create: true,
+		leaf: server.LeafDoor{NoSegment: true, NoSnowflake: true, Pool: "leaf"}})
 	args := []string{
 		"--segment-create=false", "--leaf", "snowflake", "--leaf-pool", "p", "--tinyid-tokens", "a=x, b=y=z", "--opaque-keys", aKey("k", 1), "--segment-period", "1h",
 		"--segment-step", "5",
@@ -46,9 +47,9 @@ func TestSettingsOfSegmentsAndDoors(t *testing.T) {
 		source: "redis", period: time.Hour, step: 5, leaf: server.LeafDoor{NoSegment: true, Pool: "p"},
 		tokens: []server.TinyidToken{{BizType: "a", Token: "x"}, {BizType: "b", Token: "y=z"}}, opaqueKeys: 1,
 	})
-	c, err = read("--leaf=")
-	expect.Error(t, "--leaf=", err, nil)
-	expect.Equal(t, "--leaf=", c.Server.Leaf, server.LeafDoor{NoSegment: true, NoSnowflake: true, Pool: "leaf"})
+	c, err = read("--leaf", "segment,snowflake")
+	expect.Error(t, "both modes of Leaf", err, nil)
+	expect.Equal(t, "both modes of Leaf", c.Server.Leaf, server.LeafDoor{Pool: "leaf"})
 	for _, args := range [][]string{
 		{"--segment-source", "sqlite://x"}, {"--segment-source", "mysql:"}, {"--segment-source", ""}, {"--segment-period", "0s"}, {"--segment-step", "0"}, {"--segment-step", "1000001"},
 		{"--segment-create=perhaps"}, {"--leaf", "both"}, {"--leaf-pool", "a b"}, {"--leaf-pool", ""}, {"--tinyid-tokens", "a"}, {"--tinyid-tokens", "a="}, {"--tinyid-tokens", "=x"},

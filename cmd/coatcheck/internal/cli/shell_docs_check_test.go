@@ -45,7 +45,6 @@ func TestShellOfThePagesRuns(t *testing.T) {
 		{"docs/workers.md", "ID=$(coatcheck id)", []string{"\n"}},
 		{"docs/locks.md", "coatcheck lock run --at-least", nil},
 		{"docs/gateway.md", "cat > routes.yaml", []string{"listening"}},
-		{"docs/operations.md", "coatcheck bench", []string{`"`}},
 	} {
 		block := blockOf(t, row.page, row.begins)
 		script := "set -e\nexport COATCHECK_SERVER=" + server + "\n" + `

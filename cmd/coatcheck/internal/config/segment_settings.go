@@ -48,8 +48,9 @@ func segmentCreate(known *bool) *Setting {
 
 // leafModes are the active modes of the door for Leaf's clients.
 func leafModes(into *server.LeafDoor) *Setting {
-	help := "modes of the door for clients of Leaf that are on; one that is off answers 0; empty: both are off"
-	return &Setting{Name: "leaf", Value: "segment,snowflake", Unit: "mode,…", Help: help, Parse: func(s string) error {
+	help := "modes of the door for clients of Leaf that are on: segment, snowflake, or both with a comma between them; one that is " +
+		"off answers 0; empty: there is no such door"
+	return &Setting{Name: "leaf", Unit: "mode,…", Help: help, Parse: func(s string) error {
 		into.NoSegment, into.NoSnowflake = true, true
 		if s == "" {
 			return nil

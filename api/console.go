@@ -1,13 +1,11 @@
 package api
 
-import "time"
-
 // Event is something that happened in one server process: a message of GET /events, no secret.
 type Event struct {
-	At       time.Time `json:"at"`                  // by that process's clock
-	Kind     string    `json:"kind"`                // such as lock.granted
-	Name     string    `json:"name,omitempty"`      // of the counter, pool or lock
-	WorkerID *int      `json:"worker_id,omitempty"` // of workers
+	At       Time   `json:"at"`                  // by that process's clock
+	Kind     string `json:"kind"`                // such as lock.granted
+	Name     string `json:"name,omitempty"`      // of the counter, pool or lock
+	WorkerID *int   `json:"worker_id,omitempty"` // of workers
 	// of grants, and of a lock that was taken away by force
 	Fence  int64  `json:"fence,omitempty"`
 	Holder string `json:"holder,omitempty"` // as who was granted it named itself
@@ -39,10 +37,10 @@ type EventBy struct {
 
 // EventHello is the first message of GET /events, of type hello.
 type EventHello struct {
-	Scope string    `json:"scope"` // process: only what passed through this process is told
-	Since time.Time `json:"since"` // when this process began to tell
-	Kept  int       `json:"kept"`  // how many events it remembers for those who come back
-	Kinds []string  `json:"kinds"` // that are told
+	Scope string   `json:"scope"` // process: only what passed through this process is told
+	Since Time     `json:"since"` // when this process began to tell
+	Kept  int      `json:"kept"`  // how many events it remembers for those who come back
+	Kinds []string `json:"kinds"` // that are told
 	// how often each kind has happened since then; tokens have no other events
 	Tally map[string]int64 `json:"tally"`
 }
@@ -87,7 +85,7 @@ type Session struct {
 
 // History answers GET /console/api/history: the totals of each series of this process.
 type History struct {
-	Until  time.Time           `json:"until"`   // end of the newest point
+	Until  Time                `json:"until"`   // end of the newest point
 	StepMs int64               `json:"step_ms"` // time of each point
 	Series map[string][]uint64 `json:"series"`  // how many in each step, the oldest first
 	// operations in doubt now, of the whole store; absent where that is not known
@@ -96,6 +94,6 @@ type History struct {
 
 // InDoubt is a part of History: the figures that the metrics have as well.
 type InDoubt struct {
-	Operations int       `json:"operations"`
-	Since      time.Time `json:"since,omitzero"` // when the oldest of them came to be
+	Operations int  `json:"operations"`
+	Since      Time `json:"since,omitzero"` // when the oldest of them came to be
 }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"fmt"
-	"time"
 )
 
 // Snowflakes answers GET /id/snowflake and GET /id/snowflake/{pool}.
@@ -58,10 +57,10 @@ type TextIDs struct {
 
 // DecodedText answers GET /id/decode/{id}?format=ulid or typeid.
 type DecodedText struct {
-	ID     string    `json:"id"`
-	Prefix string    `json:"prefix,omitempty"` // of a TypeID that has one
-	UUID   string    `json:"uuid"`             // the same 128 bits
-	Time   time.Time `json:"time,omitzero"`    // none for a TypeID whose UUID has none
+	ID     string `json:"id"`
+	Prefix string `json:"prefix,omitempty"` // of a TypeID that has one
+	UUID   string `json:"uuid"`             // the same 128 bits
+	Time   Time   `json:"time,omitzero"`    // none for a TypeID whose UUID has none
 }
 
 // Text is the same as lines: Unix milliseconds, -1 for none, the UUID, and the prefix.
@@ -82,11 +81,11 @@ type DecodedOpaque struct {
 
 // DecodedID answers GET /id/decode/{id}.
 type DecodedID struct {
-	ID         string    `json:"id"`   // in decimal
-	Time       time.Time `json:"time"` // when its unit of time begins
-	WorkerID   int       `json:"worker_id"`
-	Datacenter int       `json:"datacenter"`
-	Sequence   int64     `json:"sequence"`
-	Layout     string    `json:"layout"` // with which it was decoded; the id does not tell
-	Epoch      time.Time `json:"epoch"`
+	ID         string `json:"id"`   // in decimal
+	Time       Time   `json:"time"` // when its unit of time begins
+	WorkerID   int    `json:"worker_id"`
+	Datacenter int    `json:"datacenter"`
+	Sequence   int64  `json:"sequence"`
+	Layout     string `json:"layout"` // with which it was decoded; the id does not tell
+	Epoch      Time   `json:"epoch"`
 }

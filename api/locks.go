@@ -1,7 +1,5 @@
 package api
 
-import "time"
-
 // LockRequest is the body of POST /lock/{name}; all of it is optional.
 type LockRequest struct {
 	TTLMs  *int64 `json:"ttl_ms"`
@@ -15,14 +13,14 @@ type LockRequest struct {
 
 // LockGranted answers POST /lock/{name}.
 type LockGranted struct {
-	Name         string    `json:"name"`
-	Lease        string    `json:"lease"` // the secret for Lease-Token
-	Fence        int64     `json:"fence"`
-	Since        time.Time `json:"since"`
-	ExpiresAt    time.Time `json:"expires_at"`
-	TTLMs        int64     `json:"ttl_ms"`
-	RenewEveryMs int64     `json:"renew_every_ms"`
-	ServerTime   time.Time `json:"server_time"`
+	Name         string `json:"name"`
+	Lease        string `json:"lease"` // the secret for Lease-Token
+	Fence        int64  `json:"fence"`
+	Since        Time   `json:"since"`
+	ExpiresAt    Time   `json:"expires_at"`
+	TTLMs        int64  `json:"ttl_ms"`
+	RenewEveryMs int64  `json:"renew_every_ms"`
+	ServerTime   Time   `json:"server_time"`
 }
 
 // LockRenewal is the body of PUT /lock/{name}; all of it is optional.
@@ -32,11 +30,11 @@ type LockRenewal struct {
 
 // LockRenewed answers PUT /lock/{name}.
 type LockRenewed struct {
-	Name         string    `json:"name"`
-	ExpiresAt    time.Time `json:"expires_at"`
-	TTLMs        int64     `json:"ttl_ms"`
-	RenewEveryMs int64     `json:"renew_every_ms"`
-	ServerTime   time.Time `json:"server_time"`
+	Name         string `json:"name"`
+	ExpiresAt    Time   `json:"expires_at"`
+	TTLMs        int64  `json:"ttl_ms"`
+	RenewEveryMs int64  `json:"renew_every_ms"`
+	ServerTime   Time   `json:"server_time"`
 }
 
 // LockBroken answers DELETE /lock/{name}?force={fence}.
@@ -58,25 +56,25 @@ type Lock struct {
 	Waiting     int `json:"waiting"` // how many wait
 	// the first hundred of them, in order; not in Locks
 	Queue      []LockWaiter `json:"queue,omitempty"`
-	ServerTime time.Time    `json:"server_time"`
+	ServerTime Time         `json:"server_time"`
 }
 
 // LockHolder is one holder of a lock. A plain client of redislock has no fence, no owner and no
 // since; without an until it holds for ever.
 type LockHolder struct {
-	Owner string    `json:"owner,omitempty"`
-	Fence int64     `json:"fence,omitempty"`
-	Since time.Time `json:"since,omitzero"`
-	Until time.Time `json:"until,omitzero"` // unless it is renewed
-	Take  int       `json:"take,omitempty"` // permits, with mode permits
+	Owner string `json:"owner,omitempty"`
+	Fence int64  `json:"fence,omitempty"`
+	Since Time   `json:"since,omitzero"`
+	Until Time   `json:"until,omitzero"` // unless it is renewed
+	Take  int    `json:"take,omitempty"` // permits, with mode permits
 }
 
 // LockWaiter is one waiter of a lock.
 type LockWaiter struct {
-	Owner string    `json:"owner,omitempty"`
-	Mode  string    `json:"mode"`
-	Take  int       `json:"take,omitempty"` // permits, with mode permits
-	Since time.Time `json:"since"`
+	Owner string `json:"owner,omitempty"`
+	Mode  string `json:"mode"`
+	Take  int    `json:"take,omitempty"` // permits, with mode permits
+	Since Time   `json:"since"`
 }
 
 // Locks answers GET /lock: those that are held.

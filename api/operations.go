@@ -1,7 +1,5 @@
 package api
 
-import "time"
-
 // TokenRequest is the body of POST /token; all of it is optional.
 type TokenRequest struct {
 	TTLMs *int64 `json:"ttl_ms"`
@@ -10,9 +8,9 @@ type TokenRequest struct {
 
 // TokenIssued answers POST /token.
 type TokenIssued struct {
-	Token     string    `json:"token"`
-	ExpiresAt time.Time `json:"expires_at"`
-	Scope     string    `json:"scope"`
+	Token     string `json:"token"`
+	ExpiresAt Time   `json:"expires_at"`
+	Scope     string `json:"scope"`
 }
 
 // State is the state of an operation.
@@ -29,12 +27,12 @@ const (
 
 // TokenStatus answers GET /token/{token}.
 type TokenStatus struct {
-	State      State     `json:"state"`
-	ExpiresAt  time.Time `json:"expires_at"`
-	Attempts   int       `json:"attempts"`
-	Fence      int64     `json:"fence"`
-	Scope      string    `json:"scope"`
-	LeaseUntil time.Time `json:"lease_until,omitzero"`
+	State      State  `json:"state"`
+	ExpiresAt  Time   `json:"expires_at"`
+	Attempts   int    `json:"attempts"`
+	Fence      int64  `json:"fence"`
+	Scope      string `json:"scope"`
+	LeaseUntil Time   `json:"lease_until,omitzero"`
 }
 
 // ClaimRequest is the body of POST /token/{token}/claim.
@@ -57,13 +55,13 @@ type OperationClaim struct {
 // Claimed answers POST /token/{token}/claim and POST /operation/claim: a grant, or the answer to
 // replay.
 type Claimed struct {
-	Outcome    string    `json:"outcome"`             // granted or replay
-	Operation  string    `json:"operation,omitempty"` // that was claimed by the caller's own key
-	Lease      string    `json:"lease,omitempty"`
-	Fence      int64     `json:"fence,omitempty"`
-	Attempt    int       `json:"attempt,omitempty"`
-	LeaseUntil time.Time `json:"lease_until,omitzero"`
-	Response   *Answer   `json:"response,omitempty"`
+	Outcome    string  `json:"outcome"`             // granted or replay
+	Operation  string  `json:"operation,omitempty"` // that was claimed by the caller's own key
+	Lease      string  `json:"lease,omitempty"`
+	Fence      int64   `json:"fence,omitempty"`
+	Attempt    int     `json:"attempt,omitempty"`
+	LeaseUntil Time    `json:"lease_until,omitzero"`
+	Response   *Answer `json:"response,omitempty"`
 }
 
 // Answer is a recorded answer: the body of POST /token/{token}/complete, and a part of Claimed.
@@ -78,20 +76,20 @@ type Answer struct {
 // Operation is an operation as operators see it: it answers GET /operation/{operation}, and is a
 // part of Operations. It holds no token and no key.
 type Operation struct {
-	Operation string    `json:"operation"` // its name, which handlers get as well
-	State     State     `json:"state"`
-	Route     string    `json:"route,omitempty"`
-	Since     time.Time `json:"since,omitzero"` // since when it is in doubt
+	Operation string `json:"operation"` // its name, which handlers get as well
+	State     State  `json:"state"`
+	Route     string `json:"route,omitempty"`
+	Since     Time   `json:"since,omitzero"` // since when it is in doubt
 	// of one in doubt: from its attempt's claim to the end of the lease
-	RanForMs   *int64    `json:"ran_for_ms,omitempty"`
-	Attempts   int       `json:"attempts"`
-	Fence      int64     `json:"fence"`                // of the newest attempt, as all that follows
-	RequestID  string    `json:"request_id,omitempty"` // under which the service's log has it
-	Policy     string    `json:"policy,omitempty"`
-	Began      time.Time `json:"began,omitzero"`
-	LeaseUntil time.Time `json:"lease_until,omitzero"`
-	ExpiresAt  time.Time `json:"expires_at"`         // when the record goes
-	Decision   Decision  `json:"decision,omitempty"` // of an operator, the last one
+	RanForMs   *int64   `json:"ran_for_ms,omitempty"`
+	Attempts   int      `json:"attempts"`
+	Fence      int64    `json:"fence"`                // of the newest attempt, as all that follows
+	RequestID  string   `json:"request_id,omitempty"` // under which the service's log has it
+	Policy     string   `json:"policy,omitempty"`
+	Began      Time     `json:"began,omitzero"`
+	LeaseUntil Time     `json:"lease_until,omitzero"`
+	ExpiresAt  Time     `json:"expires_at"`         // when the record goes
+	Decision   Decision `json:"decision,omitempty"` // of an operator, the last one
 }
 
 // Decision is an operator's decision about an operation in doubt after checking its effect.
@@ -130,9 +128,9 @@ type ResolveRequest struct {
 
 // Resolving answers POST /operation/{operation}/resolve.
 type Resolving struct {
-	Lease      string    `json:"lease"` // for Lease-Token of the settlement
-	Fence      int64     `json:"fence"` // of the newest attempt: close it and smaller ones
-	LeaseUntil time.Time `json:"lease_until"`
+	Lease      string `json:"lease"` // for Lease-Token of the settlement
+	Fence      int64  `json:"fence"` // of the newest attempt: close it and smaller ones
+	LeaseUntil Time   `json:"lease_until"`
 	// how often somebody has begun to resolve it, this time included
 	Asked int `json:"asked"`
 }
@@ -144,5 +142,5 @@ type ExtendRequest struct {
 
 // Extended answers POST /token/{token}/extend.
 type Extended struct {
-	LeaseUntil time.Time `json:"lease_until"`
+	LeaseUntil Time `json:"lease_until"`
 }

@@ -209,7 +209,7 @@ type Problem struct {
 	See       string `json:"see,omitempty"`   // where to read on: a route's policy, a token's state
 
 	// since when a lock is held, or an operation is in doubt
-	Since time.Time `json:"since,omitzero"`
+	Since Time `json:"since,omitzero"`
 	// the name of an operation in doubt, by which an operator finds it
 	Operation string `json:"operation,omitempty"`
 

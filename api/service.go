@@ -1,7 +1,5 @@
 package api
 
-import "time"
-
 // PaymentRequest is the body of the demo's POST /payments.
 type PaymentRequest struct {
 	Amount   int64  `json:"amount"` // in the currency's smallest unit
@@ -11,12 +9,12 @@ type PaymentRequest struct {
 
 // Payment is a charge in the demo's ledger.
 type Payment struct {
-	ID        string    `json:"id"`
-	Amount    int64     `json:"amount"`
-	Currency  string    `json:"currency"`
-	To        string    `json:"to"`
-	Fence     int64     `json:"fence"`
-	ChargedAt time.Time `json:"charged_at"`
+	ID        string `json:"id"`
+	Amount    int64  `json:"amount"`
+	Currency  string `json:"currency"`
+	To        string `json:"to"`
+	Fence     int64  `json:"fence"`
+	ChargedAt Time   `json:"charged_at"`
 }
 
 // Ledger answers GET /payments.
@@ -38,8 +36,8 @@ type Readiness struct {
 	Reason string `json:"reason,omitempty"`
 	// where the store is that does not work, and when this server first saw that; for those who may
 	// read
-	Address string    `json:"address,omitempty"`
-	Since   time.Time `json:"since,omitzero"`
+	Address string `json:"address,omitempty"`
+	Since   Time   `json:"since,omitzero"`
 
 	// WorkerIDs counts the worker ids that this server stamps with itself. One that is waited for
 	// makes the server unready only where its pool is configured and another process has one.
@@ -65,10 +63,10 @@ type StampingWorker struct {
 	Pool  string `json:"pool"`
 	State string `json:"state"` // held, or waiting: nothing of the pool is stamped now
 	// Configured is set if this server stamps ids of the pool from its start on.
-	Configured bool      `json:"configured,omitempty"`
-	WorkerID   *int      `json:"worker_id,omitempty"` // if it is held
-	NotAfter   time.Time `json:"not_after,omitzero"`  // end of its window, if it is held
-	Reason     string    `json:"reason,omitempty"`    // why it is not
+	Configured bool   `json:"configured,omitempty"`
+	WorkerID   *int   `json:"worker_id,omitempty"` // if it is held
+	NotAfter   Time   `json:"not_after,omitzero"`  // end of its window, if it is held
+	Reason     string `json:"reason,omitempty"`    // why it is not
 }
 
 // Policies answers GET /idempotency-policy.

@@ -98,7 +98,7 @@ func (c *Client) claimOnce(ctx context.Context, on subject, terms ClaimOptions) 
 	named := on.own == nil || names.Digested.MatchString(claimed.Operation)
 	switch {
 	case claimed.Outcome == "granted" && leaseForm.MatchString(claimed.Lease) && claimed.Fence > 0 && named:
-		grant := Grant{claimed.Lease, claimed.Fence, claimed.Attempt, claimed.LeaseUntil}
+		grant := Grant{claimed.Lease, claimed.Fence, claimed.Attempt, claimed.LeaseUntil.Time}
 		return Outcome{Granted: true, Grant: grant, Operation: claimed.Operation}, nil
 	case claimed.Outcome == "replay" && claimed.Response != nil && named:
 		answer := claimed.Response

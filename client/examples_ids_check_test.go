@@ -118,7 +118,7 @@ func TestIDsFromClients(t *testing.T) {
 					all = append(all, ids)
 					used := parts[len(parts)-1].Time.Add(unit)
 					got := slot(t, s.Client, "orders", parts[0].Worker)
-					if parts[0].Time.Before(got.NotBefore) || !got.NotAfter.Equal(used) || got.State != "free" {
+					if parts[0].Time.Before(got.NotBefore.Time) || !got.NotAfter.Equal(used) || got.State != "free" {
 						t.Errorf("the process stamped from %v until %v, its slot is %+v, want it free, and its window from then until then", parts[0].Time, used, got)
 					}
 				}
@@ -182,7 +182,7 @@ func TestIDsFromClientsOverFaults(t *testing.T) {
 		for _, process := range processes[2:] {
 			code, ids, parts := stamped(t, process, "41/3/12")
 			got := s.directSlot(t, parts[0].Worker)
-			if last := parts[len(parts)-1].Time; code != 75 || !last.Before(got.NotAfter.Add(-200*time.Millisecond)) || parts[0].Time.Before(got.NotBefore) {
+			if last := parts[len(parts)-1].Time; code != 75 || !last.Before(got.NotAfter.Add(-200*time.Millisecond)) || parts[0].Time.Before(got.NotBefore.Time) {
 				t.Errorf("a process without its service: exit code %d, stamped from %v until %v, its slot is %+v, want 75, and ids within its window, 200 ms before its end: %s",
 					code, parts[0].Time, last, got, &process.stderr)
 			}
@@ -213,7 +213,7 @@ func TestIDsFromClientsThatWasPaused(t *testing.T) {
 		for range 2 {
 			other := l.stamper(t, s.url, "--n", "3000")
 			code, ids, parts := stamped(t, other, "41/1/12")
-			if code != 0 || parts[0].Worker == 0 && parts[0].Time.Before(window.NotAfter) {
+			if code != 0 || parts[0].Worker == 0 && parts[0].Time.Before(window.NotAfter.Time) {
 				t.Errorf("another process: exit code %d, its first id is %+v, want 0, and no worker id 0 before %v: %s", code, parts[0], window.NotAfter, &other.stderr)
 			}
 			workers[parts[0].Worker] = true
@@ -224,7 +224,7 @@ func TestIDsFromClientsThatWasPaused(t *testing.T) {
 		}
 		must(t, "SIGCONT", first.cmd.Process.Signal(syscall.SIGCONT))
 		code, ids, parts := stamped(t, first, "41/1/12")
-		if last := parts[len(parts)-1].Time; code != 75 || !last.Add(time.Millisecond).Before(window.NotAfter) || parts[0].Time.Before(window.NotBefore) {
+		if last := parts[len(parts)-1].Time; code != 75 || !last.Add(time.Millisecond).Before(window.NotAfter.Time) || parts[0].Time.Before(window.NotBefore.Time) {
 			t.Errorf("the process that was paused: exit code %d, stamped from %v until %v, want 75, and ids within %+v", code, parts[0].Time, last, window)
 		}
 		once(t, append(all, ids)...)
@@ -241,7 +241,7 @@ func TestIDsFromClientsInSeconds(t *testing.T) {
 		process := l.stamper(t, s.url, "--n", "0", "--rate", "500", "--ttl-ms", "6000", "--layout", "32/10/21@s")
 		code, _, parts := stamped(t, process, "32/10/21@s")
 		got := slot(t, s.Client, "orders", parts[0].Worker)
-		if last := parts[len(parts)-1].Time; code != 75 || parts[0].Time.Before(got.NotBefore) || last.Add(time.Second).After(got.NotAfter) {
+		if last := parts[len(parts)-1].Time; code != 75 || parts[0].Time.Before(got.NotBefore.Time) || last.Add(time.Second).After(got.NotAfter.Time) {
 			t.Errorf("exit code %d, stamped from %v until %v, want 75, and whole seconds within %+v", code, parts[0].Time, last, got)
 		}
 	})
@@ -265,7 +265,7 @@ runpy.run_path("../clients/python/examples/ids.py", run_name="__main__")
 			t.Fatalf("with the wall clock off by %s: exit code %d, %d ids, want exit code %d: %s", offset, code, len(ids), want, &process.stderr)
 		}
 		got := slot(t, s.Client, "orders", parts[0].Worker)
-		if last := parts[len(parts)-1].Time; parts[0].Time.Before(got.NotBefore) || !last.Add(time.Millisecond).Equal(got.NotAfter) {
+		if last := parts[len(parts)-1].Time; parts[0].Time.Before(got.NotBefore.Time) || !last.Add(time.Millisecond).Equal(got.NotAfter.Time) {
 			t.Errorf("with the wall clock off by %s: stamped from %v until %v, want within %+v, to its end", offset, parts[0].Time, last, got)
 		}
 	}

@@ -42,8 +42,8 @@ func TestWaitForAWorkerIDIsLoggedOnce(t *testing.T) {
 				return http.StatusConflict, map[string]any{"code": "pool-quarantined", "detail": "the pool is new to this Redis"}
 			}
 			now := time.Now().UTC()
-			return http.StatusCreated, api.WorkerLease{WorkerID: 3, Lease: secret.New(), Fence: 1, TTLMs: 3_600_000, NotBefore: now, NotAfter: now.Add(time.Hour),
-				Layout: snowflake.DefaultLayout, Epoch: snowflake.DefaultEpoch, ServerTime: now}
+			return http.StatusCreated, api.WorkerLease{WorkerID: 3, Lease: secret.New(), Fence: 1, TTLMs: 3_600_000, NotBefore: api.At(now), NotAfter: api.At(now.Add(time.Hour)),
+				Layout: snowflake.DefaultLayout, Epoch: api.At(snowflake.DefaultEpoch), ServerTime: api.At(now)}
 		})
 		var log logtest.Text
 		c, err := client.New(client.Config{URL: "http://service", Logger: log.Logger(), HTTPClient: &http.Client{Transport: service}})

@@ -62,7 +62,7 @@ func (c *Client) grantLock(ctx context.Context, name string, request LockRequest
 		return granted.Name == name && leaseForm.MatchString(granted.Lease) && granted.Fence > 0 && !granted.Since.IsZero() &&
 			granted.TTLMs > 0 && (request.TTL == 0 || granted.TTLMs == millis(request.TTL))
 	})
-	return lockGrant{name, granted.Lease, granted.Fence, granted.Since, time.Duration(granted.TTLMs) * time.Millisecond}, err
+	return lockGrant{name, granted.Lease, granted.Fence, granted.Since.Time, time.Duration(granted.TTLMs) * time.Millisecond}, err
 }
 
 // renewLock extends a lock's lease to one TTL from now.

@@ -51,12 +51,12 @@ func (s *service) decided(t *testing.T, name string, settlement client.Settlemen
 
 func (s *service) doubtShown(t *testing.T) {
 	name, _, grant := s.doubtful(t)
-	want := api.Operation{Operation: name, State: api.StateInDoubt, Since: grant.Until, RanForMs: new(int64(100)), Policy: "hold", Attempts: 1, Fence: grant.Fence}
+	want := api.Operation{Operation: name, State: api.StateInDoubt, Since: api.At(grant.Until), RanForMs: new(int64(100)), Policy: "hold", Attempts: 1, Fence: grant.Fence}
 	notCompared := cmpopts.IgnoreFields(api.Operation{}, "RequestID", "ExpiresAt", "Began", "LeaseUntil")
 	listed := s.listed(t, name)
 	expect.MustEqual(t, "operations in doubt of that name", listed, []api.Operation{want}, notCompared)
 	expect.Equal(t, "the operation has a request id", listed[0].RequestID != "", true)
-	after(t, "when the record goes", listed[0].ExpiresAt, grant.Until)
+	after(t, "when the record goes", listed[0].ExpiresAt.Time, grant.Until)
 	shown, err := s.Operation(t.Context(), name)
 	succeeds(t, "Operation", err)
 	expect.Equal(t, "Operation", shown, want, notCompared)
@@ -113,7 +113,7 @@ func TestOperationsInDoubtAreListedPageByPageTheOldestFirst(t *testing.T) {
 	names := map[string]bool{}
 	for i, operation := range listed {
 		names[operation.Operation] = true
-		if i > 0 && operation.Since.Before(listed[i-1].Since) {
+		if i > 0 && operation.Since.Before(listed[i-1].Since.Time) {
 			t.Errorf("InDoubt: operation %d is in doubt since %v, before %v of the one listed first", i, operation.Since, listed[i-1].Since)
 		}
 	}

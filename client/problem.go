@@ -41,7 +41,7 @@ func (e *Error) problem(header http.Header, body []byte, call call) *Error {
 	e.Title, e.Detail, e.See = call.clean(problem.Title), call.clean(problem.Detail), call.clean(problem.See)
 	e.limited(problem)
 	if names.Digested.MatchString(problem.Operation) {
-		e.Operation, e.Since = problem.Operation, problem.Since
+		e.Operation, e.Since = problem.Operation, problem.Since.Time
 	}
 	return e
 }

@@ -49,7 +49,7 @@ func (c *Client) BeginResolving(ctx context.Context, name string, lease time.Dur
 	if err != nil {
 		return Resolving{}, err
 	}
-	return Resolving{begun.Lease, begun.Fence, begun.LeaseUntil, begun.Asked}, nil
+	return Resolving{begun.Lease, begun.Fence, begun.LeaseUntil.Time, begun.Asked}, nil
 }
 
 // EndResolving says that nothing was found out: the next one may ask soon, later the more often it

@@ -31,7 +31,7 @@ func TestSuspendBeforeTheAnswerOfALock(t *testing.T) {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		renewed := api.LockRenewed{Name: "n", TTLMs: ttl.Milliseconds(), ExpiresAt: time.Now()}
+		renewed := api.LockRenewed{Name: "n", TTLMs: ttl.Milliseconds(), ExpiresAt: api.At(time.Now())}
 		expect.Error(t, "answering", json.NewEncoder(w).Encode(renewed), nil)
 	}))
 	defer service.Close()

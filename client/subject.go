@@ -40,7 +40,7 @@ func (c *Client) extend(ctx context.Context, on subject, lease string, span time
 	by := func(ctx context.Context, extend call) error { return c.owned(ctx, on, extend) }
 	made := call{op: "extend", lease: lease, body: api.ExtendRequest{LeaseMs: givenMillis(span)}}
 	extended, err := ask(ctx, by, made, func(extended api.Extended) bool { return !extended.LeaseUntil.IsZero() })
-	return extended.LeaseUntil, err
+	return extended.LeaseUntil.Time, err
 }
 
 func (c *Client) giveBack(ctx context.Context, on subject, lease string) error {

@@ -67,7 +67,7 @@ func (c *Client) Issue(ctx context.Context, scope string, ttl time.Duration) (To
 	request := api.TokenRequest{Scope: scope, TTLMs: givenMillis(ttl)}
 	issue := call{op: "issue token", method: http.MethodPost, path: "/token", body: request, status: http.StatusCreated}
 	issued, err := ask(ctx, c.exchange, issue, func(issued api.TokenIssued) bool { return names.Token.MatchString(issued.Token) })
-	return Token{Value: issued.Token, Scope: issued.Scope, ExpiresAt: issued.ExpiresAt}, err
+	return Token{Value: issued.Token, Scope: issued.Scope, ExpiresAt: issued.ExpiresAt.Time}, err
 }
 
 // Status reads the state of a token; ErrUnknownToken if it was never issued, has expired or was

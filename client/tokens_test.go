@@ -32,7 +32,7 @@ func (s *service) round(t *testing.T) {
 	status, err = s.Status(t.Context(), token.Value)
 	succeeds(t, "Status of what was claimed", err)
 	expect.Equal(t, "Status of what was claimed", status, api.TokenStatus{
-		State: api.StateClaimed, Scope: "billing", Fence: grant.Fence, Attempts: 1, LeaseUntil: grant.Until,
+		State: api.StateClaimed, Scope: "billing", Fence: grant.Fence, Attempts: 1, LeaseUntil: api.At(grant.Until),
 	}, cmpopts.IgnoreFields(api.TokenStatus{}, "ExpiresAt"))
 	between(t, "the lease by default", grant.Until.Sub(status.ExpiresAt.Add(-idempotency.MinKeepOpen)), 1, 31*time.Second)
 	until, err := s.Extend(t.Context(), token.Value, grant.Lease, time.Hour)

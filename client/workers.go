@@ -35,11 +35,11 @@ func (r WorkerRequest) wire() api.WorkerRequest {
 }
 
 // moment is a time as it is sent; the zero time is left out.
-func moment(at time.Time) *time.Time {
+func moment(at time.Time) *api.Time {
 	if at.IsZero() {
 		return nil
 	}
-	return new(at.UTC())
+	return new(api.At(at))
 }
 
 // WorkerLease is a granted worker id. It is a value: any process that has its Token holds the
@@ -60,8 +60,8 @@ func (c *Client) AcquireWorker(ctx context.Context, pool string, request WorkerR
 	return WorkerLease{
 		Pool: pool, WorkerID: granted.WorkerID, Datacenter: granted.Datacenter, Token: granted.Lease, Fence: granted.Fence,
 		Identity:  granted.Identity,
-		NotBefore: granted.NotBefore, NotAfter: granted.NotAfter, TTL: time.Duration(granted.TTLMs) * time.Millisecond,
-		Layout: granted.Layout, Epoch: granted.Epoch, Now: granted.ServerTime,
+		NotBefore: granted.NotBefore.Time, NotAfter: granted.NotAfter.Time, TTL: time.Duration(granted.TTLMs) * time.Millisecond,
+		Layout: granted.Layout, Epoch: granted.Epoch.Time, Now: granted.ServerTime.Time,
 	}, nil
 }
 
@@ -71,7 +71,7 @@ func stampable(lease api.WorkerLease) bool {
 	switch {
 	case err != nil || !leaseForm.MatchString(lease.Lease) || lease.Fence <= 0 || lease.TTLMs <= 0:
 		return false
-	case lease.NotBefore.IsZero() || !lease.NotAfter.After(lease.NotBefore) || lease.Epoch.IsZero() || lease.ServerTime.IsZero():
+	case lease.NotBefore.IsZero() || !lease.NotAfter.After(lease.NotBefore.Time) || lease.Epoch.IsZero() || lease.ServerTime.IsZero():
 		return false
 	}
 	return lease.WorkerID >= 0 && lease.WorkerID < 1<<layout.Worker && lease.Datacenter >= 0 && lease.Datacenter < 1<<layout.Datacenter
@@ -95,7 +95,7 @@ func (c *Client) RenewWorker(ctx context.Context, lease WorkerLease) (WorkerLeas
 	if err != nil {
 		return WorkerLease{}, err
 	}
-	lease.NotAfter, lease.TTL, lease.Now = renewed.NotAfter, time.Duration(renewed.TTLMs)*time.Millisecond, renewed.ServerTime
+	lease.NotAfter, lease.TTL, lease.Now = renewed.NotAfter.Time, time.Duration(renewed.TTLMs)*time.Millisecond, renewed.ServerTime.Time
 	return lease, nil
 }
 

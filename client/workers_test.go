@@ -53,7 +53,7 @@ func (s *service) workerRound(t *testing.T) {
 		t.Errorf("RenewWorker: the window ends at %v, want %v at the earliest", renewed.NotAfter, lease.NotAfter)
 	}
 	expect.Equal(t, "the slot of the lease", slot(t, s.Client, "round", 0), api.WorkerSlot{
-		State: "held", Holder: "orders-0", Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: renewed.NotAfter,
+		State: "held", Holder: "orders-0", Fence: lease.Fence, NotBefore: api.At(lease.NotBefore), NotAfter: api.At(renewed.NotAfter),
 	})
 	used := renewed.NotBefore.Add(30 * time.Minute)
 	for range 2 { // a repeat is harmless
@@ -84,8 +84,8 @@ func (s *service) workerLost(t *testing.T) {
 func (s *service) createdPool(t *testing.T) {
 	epoch := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 	shape := client.PoolShape{TTL: time.Hour, Layout: "41/5/5/12", Epoch: epoch, Datacenter: new(2)}
-	want := api.WorkerPool{Pool: "created", Layout: "41/5/5/12", Epoch: epoch, Datacenter: 2, Size: 32, TTLMs: 3_600_000}
-	want.EndsAt = snowflake.MustLayout(want.Layout).Lasts(epoch)
+	want := api.WorkerPool{Pool: "created", Layout: "41/5/5/12", Epoch: api.At(epoch), Datacenter: 2, Size: 32, TTLMs: 3_600_000}
+	want.EndsAt = api.At(snowflake.MustLayout(want.Layout).Lasts(epoch))
 	pool, err := s.CreatePool(t.Context(), "created", shape)
 	succeeds(t, "CreatePool", err)
 	expect.Equal(t, "CreatePool", pool, want)
@@ -189,7 +189,7 @@ func TestWorkerIDsOverTheLossOfAllState(t *testing.T) {
 		t.Errorf("RenewWorker after the loss: the window ends at %v, want %v at the earliest", renewed.NotAfter, lease.NotAfter)
 	}
 	expect.Equal(t, "the slot of the lease", slot(t, s.Client, "orders", lease.WorkerID), api.WorkerSlot{
-		WorkerID: lease.WorkerID, State: "held", Holder: "holder", Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: renewed.NotAfter,
+		WorkerID: lease.WorkerID, State: "held", Holder: "holder", Fence: lease.Fence, NotBefore: api.At(lease.NotBefore), NotAfter: api.At(renewed.NotAfter),
 	})
 	_, err = s.AcquireWorker(t.Context(), "orders", request)
 	wantError(t, err, client.ErrQuarantined)
@@ -215,8 +215,8 @@ func TestARenewalSendsTheWholeProof(t *testing.T) {
 	_, err := s.RenewWorker(t.Context(), lease)
 	must(t, "RenewWorker", err)
 	want := map[string]any{
-		"ttl_ms": 30000.0, "not_after": lease.NotAfter.Format(time.RFC3339Nano), "fence": float64(lease.Fence), "identity": "me",
-		"layout": "41/5/5/12", "epoch": "2020-01-01T00:00:00Z", "datacenter": 7.0,
+		"ttl_ms": 30000.0, "not_after": lease.NotAfter.Format(api.TimeFormat), "fence": float64(lease.Fence), "identity": "me",
+		"layout": "41/5/5/12", "epoch": "2020-01-01T00:00:00.000Z", "datacenter": 7.0,
 	}
 	expect.Equal(t, "the body of the renewal", sent, want)
 }

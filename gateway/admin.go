@@ -3,8 +3,8 @@ package gateway
 import (
 	"context"
 	"net/http"
-	"time"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/health"
@@ -37,16 +37,16 @@ type Readiness struct {
 	// why it is not ready; on this machine with figures
 	Reason string `json:"reason,omitempty"`
 	// where the store is that does not work, and when that was first seen; on this machine alone
-	Address string    `json:"address,omitempty"`
-	Since   time.Time `json:"since,omitzero"`
+	Address string   `json:"address,omitempty"`
+	Since   api.Time `json:"since,omitzero"`
 
 	Routes    int    `json:"routes"`           // guarded routes in force
 	Unmatched string `json:"unmatched"`        // refuse or pass: what no route names
 	Unguarded int    `json:"unguarded_routes"` // patterns of unsafe requests with guard: false
 	// those of them that match more than one path: how many, and on this machine alone which
-	UnguardedWideCount int       `json:"unguarded_wide_count"`
-	UnguardedWide      []string  `json:"unguarded_wide,omitempty"`
-	LoadedAt           time.Time `json:"routes_loaded_at"` // when they were read
+	UnguardedWideCount int      `json:"unguarded_wide_count"`
+	UnguardedWide      []string `json:"unguarded_wide,omitempty"`
+	LoadedAt           api.Time `json:"routes_loaded_at"` // when they were read
 	// faults of the file as it is now: why it is not in force
 	FaultCount int `json:"routes_fault_count,omitempty"`
 	// of the file that the routes were read from; on this machine alone
@@ -64,7 +64,7 @@ func (g *Gateway) ready(w http.ResponseWriter, r *http.Request) {
 	routes, faults := g.routes.Load(), g.file.faults()
 	readiness := Readiness{
 		Ready: store.Reason == "", Store: string(g.store.Mode()), Ack: store.Continuity.Acks, Reason: store.Class,
-		Routes: len(routes.routes.Guarded()), Unmatched: routes.routes.Unmatched(), LoadedAt: routes.loaded.UTC(), FaultCount: len(faults),
+		Routes: len(routes.routes.Guarded()), Unmatched: routes.routes.Unmatched(), LoadedAt: api.At(routes.loaded.UTC()), FaultCount: len(faults),
 	}
 	all, wide := routes.routes.Unguarded()
 	readiness.Unguarded, readiness.UnguardedWideCount = len(all), len(wide)
@@ -74,7 +74,7 @@ func (g *Gateway) ready(w http.ResponseWriter, r *http.Request) {
 	if health.FromThisMachine(r) {
 		readiness.Incarnation, readiness.Reason = store.Incarnation, store.Reason
 		if !store.Since.IsZero() {
-			readiness.Address, readiness.Since = g.store.Address(), store.Since.UTC()
+			readiness.Address, readiness.Since = g.store.Address(), api.At(store.Since.UTC())
 		}
 		readiness.Version, readiness.RoutesFaults, readiness.UnguardedWide = routes.version, faults, wide
 	}

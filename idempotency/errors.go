@@ -173,7 +173,7 @@ func Problem(err error) (problem api.Problem, ok bool) {
 // explain adds what a client needs to decide what to do about an operation in doubt. Where asked
 // says so, whatever keeps its effect is being asked.
 func explain(problem *api.Problem, doubt *InDoubtError, asked bool) {
-	problem.Operation, problem.Since = doubt.Operation, doubt.Since
+	problem.Operation, problem.Since = doubt.Operation, api.At(doubt.Since)
 	switch {
 	case asked:
 		problem.Retryable = true

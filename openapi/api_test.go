@@ -227,10 +227,10 @@ func kindAndType(expression ast.Expr) (kind, of string) {
 			return "integer", e.Name
 		case "bool":
 			return "boolean", e.Name
-		case "string", "Code", "State", "Decision":
+		case "string", "Code", "State", "Decision", "Time":
 			return "string", e.Name
 		}
 		return "object", e.Name
 	}
-	return "string", "" // time.Time
+	return "string", "" // of another package
 }

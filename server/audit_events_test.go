@@ -62,7 +62,7 @@ func TestEventsTellWhoToAdminsOfAllNamesAlone(t *testing.T) {
 		var got []api.Event
 		for range want {
 			event, _ := listeners[caller].event()
-			event.At = time.Time{}
+			event.At = api.At(time.Time{})
 			got = append(got, event)
 		}
 		expect.Equal(t, "events that "+caller+" hears of", got, want)

@@ -9,11 +9,11 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/frontdoor"
 	"github.com/coatcheck/coatcheck/internal/names"
 )
@@ -129,7 +129,7 @@ func wrongValue(name string, target any, err error) error {
 		return malformed(err)
 	}
 	switch target.(type) {
-	case **time.Time:
+	case **api.Time:
 		return invalid(name, "a time is RFC 3339, such as 2020-01-01T00:00:00Z")
 	case *[]byte:
 		return invalid(name, "not base64 with padding")

@@ -105,7 +105,7 @@ func TestTokenIsIssuedWithItsDefaultsAndItsLocation(t *testing.T) {
 	s := onEmbedded(t)
 	a := s.do(t, "POST", "/token", "")
 	issued := decode[api.TokenIssued](t, a, 201)
-	wantBetween(t, "POST /token: expires in", time.Until(issued.ExpiresAt), 23*time.Hour, 25*time.Hour)
+	wantBetween(t, "POST /token: expires in", time.Until(issued.ExpiresAt.Time), 23*time.Hour, 25*time.Hour)
 	a.wantHeader(t, "Location", "/token/"+issued.Token)
 	a.wantHeader(t, "Cache-Control", "no-store")
 	expect.Equal(t, "POST /token: scope", issued.Scope, "")
@@ -150,7 +150,7 @@ func TestWorkerRequestAtItsBoundsIsGranted(t *testing.T) {
 		expect.Equal(t, a.asked+": layout", lease.Layout, row.layout)
 		expect.Equal(t, a.asked+": ttl_ms", lease.TTLMs, row.ttl)
 		expect.Equal(t, a.asked+": renew_every_ms", lease.RenewEveryMs, row.ttl/3)
-		expect.Equal(t, a.asked+": the window in ms", lease.NotAfter.Sub(lease.NotBefore).Milliseconds(), row.ttl)
+		expect.Equal(t, a.asked+": the window in ms", lease.NotAfter.Sub(lease.NotBefore.Time).Milliseconds(), row.ttl)
 		a.wantHeader(t, "Cache-Control", "no-store")
 		if row.ttl < hour {
 			continue // on a busy machine it may have ended already

@@ -44,8 +44,8 @@ func (h *ids) decode(r *request) error {
 		return r.String(http.StatusOK, fmt.Sprintf("%d\n%d\n%d\n%d\n", parts.Time.UnixMilli(), parts.Worker, parts.Datacenter, parts.Sequence))
 	}
 	return r.answer(http.StatusOK, api.DecodedID{
-		ID: id.String(), Time: parts.Time, WorkerID: parts.Worker, Datacenter: parts.Datacenter, Sequence: parts.Sequence,
-		Layout: style.Layout.String(), Epoch: style.Epoch,
+		ID: id.String(), Time: api.At(parts.Time), WorkerID: parts.Worker, Datacenter: parts.Datacenter, Sequence: parts.Sequence,
+		Layout: style.Layout.String(), Epoch: api.At(style.Epoch),
 	})
 }
 

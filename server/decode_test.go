@@ -44,7 +44,7 @@ func TestDecodeTakesAnIDApart(t *testing.T) {
 		epoch, err := time.Parse(time.RFC3339, row.epoch)
 		expect.NoError(t, "reading the epoch of this row", err)
 		want := api.DecodedID{
-			ID: row.plain, Time: time.UnixMilli(row.ms).UTC(), WorkerID: row.worker, Datacenter: row.datacenter, Sequence: row.sequence, Layout: row.layout, Epoch: epoch,
+			ID: row.plain, Time: api.At(time.UnixMilli(row.ms).UTC()), WorkerID: row.worker, Datacenter: row.datacenter, Sequence: row.sequence, Layout: row.layout, Epoch: api.At(epoch),
 		}
 		expect.Equal(t, a.asked, got, want)
 		a.wantHeader(t, "Cache-Control", "no-store")
@@ -114,7 +114,7 @@ func TestDecodeWithoutALayoutTakesThatOfTheDefaultPoolIfItIsKnown(t *testing.T) 
 	id := s.ids(t, "/id/snowflake").ID
 	got := wantDecoded(t, s, "/id/decode/"+id, "41/5/5/12", 2024)
 	expect.Equal(t, "GET /id/decode/"+id+": datacenter", got.Datacenter, 2)
-	wantBetween(t, "GET /id/decode/"+id+": age of the id", time.Since(got.Time).Abs(), 0, 10*time.Minute)
+	wantBetween(t, "GET /id/decode/"+id+": age of the id", time.Since(got.Time.Time).Abs(), 0, 10*time.Minute)
 	// with a layout comes the default epoch
 	wantDecoded(t, s, "/id/decode/"+id+"?layout=41/10/12", "41/10/12", 2020)
 	checkProblem(t, s.do(t, "GET", "/id/decode/"+id+"?pool=never", ""), api.NotFound)

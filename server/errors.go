@@ -122,7 +122,7 @@ func problemOf(err error) api.Problem {
 	for _, known := range problems {
 		if errors.Is(err, known.err) {
 			problem := api.NewProblem(known.code, detail(err, known.err))
-			problem.RetryAfter, problem.Since = cmp.Or(redisstore.RetryAfter(err), problem.RetryAfter), heldSince(err)
+			problem.RetryAfter, problem.Since = cmp.Or(redisstore.RetryAfter(err), problem.RetryAfter), api.At(heldSince(err))
 			addLimit(&problem, err)
 			return problem
 		}

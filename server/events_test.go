@@ -116,7 +116,7 @@ func (l *listening) wantEvent(what string, want api.Event) {
 	if got.At.IsZero() {
 		l.Errorf("%s: got event %+v, want one that says when", what, got)
 	}
-	got.At, got.EventBy = time.Time{}, api.EventBy{}
+	got.At, got.EventBy = api.At(time.Time{}), api.EventBy{}
 	expect.Equal(l, what+": the event that tells of it", got, want)
 }
 

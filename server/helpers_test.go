@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -187,7 +188,26 @@ func (s *service) send(ctx context.Context, c call) (answer, error) {
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
+	isJSON := strings.Contains(response.Header.Get("Content-Type"), "json")
+	if other := otherTime(text); err == nil && isJSON && other != "" {
+		err = fmt.Errorf("%v: the time %s has other than three digits of a second, or is not in UTC", c, other)
+	}
 	return answer{c.String(), response.StatusCode, response.Header, text}, err
+}
+
+var (
+	anyTime  = regexp.MustCompile(`"\d{4,}-\d\d-\d\dT\d\d:\d\d:\d\d[^"]*"`)
+	wireTime = regexp.MustCompile(`^"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"$`)
+)
+
+// otherTime returns a time in JSON that is not as all answers have them, "" = none.
+func otherTime(text []byte) string {
+	for _, found := range anyTime.FindAll(text, -1) {
+		if !wireTime.Match(found) {
+			return string(found)
+		}
+	}
+	return ""
 }
 
 // do sends a request that must be answered, whatever the answer is.

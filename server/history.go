@@ -112,7 +112,7 @@ func (s *Server) showHistory(r *request) error {
 	noStore(r)
 	told := s.history.hour.Last(int(n))
 	if operations, since, known := s.metrics.InDoubt(); known {
-		told.InDoubt = &api.InDoubt{Operations: operations, Since: since}
+		told.InDoubt = &api.InDoubt{Operations: operations, Since: api.At(since)}
 	}
 	return r.JSON(http.StatusOK, told)
 }

@@ -191,10 +191,10 @@ func (s *service) idsDecoded(t *testing.T) {
 		got := s.ids(t, "/id/snowflake/decoded?format="+string(format))
 		path := "/id/decode/" + got.ID + "?pool=decoded&datacenter=3&format=" + string(format)
 		parts := must[api.DecodedID](t, s, 200, "GET", path, "")
-		wantAroundNow(t, "GET "+path+": time", parts.Time)
+		wantAroundNow(t, "GET "+path+": time", parts.Time.Time)
 		expect.Equal(t, "GET "+path, parts, api.DecodedID{
 			ID: parts.ID, Time: parts.Time, WorkerID: got.WorkerID, Datacenter: 3, Sequence: parts.Sequence, Layout: "41/5/5/12",
-			Epoch: time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC),
+			Epoch: api.At(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)),
 		})
 	}
 }

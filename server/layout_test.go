@@ -45,10 +45,10 @@ func TestPoolsTellWhenTheirLayoutEnds(t *testing.T) {
 	layout := snowflake.MustLayout("30/12/20@s")
 	body := fmt.Sprintf(`{"layout":%q,"epoch":%q}`, layout, ends.Add(-layout.Unit<<layout.Timestamp).Format(time.RFC3339))
 	made := must[api.WorkerPool](t, s, 201, "PUT", "/worker/short", body)
-	expect.Equal(t, "ends_at of a pool that is created", made.EndsAt, ends)
+	expect.Equal(t, "ends_at of a pool that is created", made.EndsAt, api.At(ends))
 	must[api.WorkerPool](t, s, 201, "PUT", "/worker/for-ever", `{"layout":"50/1/12@s"}`)
 	list := must[api.WorkerPools](t, s, 200, "GET", "/worker", "")
-	expect.Equal(t, "ends_at of pools", []time.Time{list.Pools[0].EndsAt, list.Pools[1].EndsAt}, []time.Time{{}, ends})
+	expect.Equal(t, "ends_at of pools", []time.Time{list.Pools[0].EndsAt.Time, list.Pools[1].EndsAt.Time}, []time.Time{{}, ends})
 	figure, told := regexp.MustCompile(`(?m)^coatcheck_worker_layout_left_seconds (\S+)$`), [][]byte(nil)
 	expect.Eventually(t, "GET /metrics has coatcheck_worker_layout_left_seconds", func() bool {
 		s.server.LookAgain() // a busy machine may have looked at them for longer than it may take

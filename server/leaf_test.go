@@ -110,10 +110,10 @@ func TestLeafsSnowflakeDoor(t *testing.T) {
 			highest = max(highest, draw("/api/snowflake/get/a"))
 		}
 		ring := must[api.WorkerRing](t, s, 200, "GET", "/worker/leaf?n=1", "")
-		expect.Equal(t, "GET /worker/leaf?n=1", ring.WorkerPool, api.WorkerPool{Pool: "leaf", Layout: "41/10/12", Epoch: epoch, Size: 1024, Used: 1, Held: 1, TTLMs: ring.TTLMs, EndsAt: endOf("41/10/12", epoch)})
+		expect.Equal(t, "GET /worker/leaf?n=1", ring.WorkerPool, api.WorkerPool{Pool: "leaf", Layout: "41/10/12", Epoch: api.At(epoch), Size: 1024, Used: 1, Held: 1, TTLMs: ring.TTLMs, EndsAt: api.At(endOf("41/10/12", epoch))})
 		s.ids(t, "/id/snowflake") // it waits for the lease, which begins beside the requests
 		ring = must[api.WorkerRing](t, s, 200, "GET", "/worker/default?n=1", "")
-		expect.Equal(t, "GET /worker/default?n=1: epoch", ring.Epoch, snowflake.DefaultEpoch)
+		expect.Equal(t, "GET /worker/default?n=1: epoch", ring.Epoch, api.At(snowflake.DefaultEpoch))
 		s.do(t, "GET", "/id/decode/"+last.String()+"?pool=leaf", "").wantStatus(t, 200)
 	})
 }

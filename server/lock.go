@@ -162,8 +162,8 @@ func (h *locks) renew(r *request) error {
 	}
 	h.metrics.LockRenewed(grant.Token, renewed.TTL, kept(err))
 	return r.result(api.LockRenewed{
-		Name: grant.Name, ExpiresAt: renewed.Until, TTLMs: renewed.TTL.Milliseconds(), RenewEveryMs: renewEvery(renewed.TTL),
-		ServerTime: renewed.Now,
+		Name: grant.Name, ExpiresAt: api.At(renewed.Until), TTLMs: renewed.TTL.Milliseconds(), RenewEveryMs: renewEvery(renewed.TTL),
+		ServerTime: api.At(renewed.Now),
 	}, err)
 }
 
@@ -253,7 +253,7 @@ func lockInfo(name string, info lock.Info) api.Lock {
 	shown := api.Lock{
 		Name: name, Mode: string(info.Mode), Permits: info.Capacity, Fence: info.Fence, Holders: []api.LockHolder{}, MoreHolders: info.Further,
 		Waiting:    info.Queue,
-		ServerTime: info.Now,
+		ServerTime: api.At(info.Now),
 	}
 	taken := func(permits int, mode lock.Mode) int {
 		if mode != lock.Permits {
@@ -263,12 +263,12 @@ func lockInfo(name string, info lock.Info) api.Lock {
 	}
 	for _, holder := range info.Holders {
 		shown.Holders = append(shown.Holders, api.LockHolder{
-			Owner: holder.Owner, Fence: holder.Fence, Since: holder.Since, Until: holder.Until, Take: taken(holder.Permits, info.Mode),
+			Owner: holder.Owner, Fence: holder.Fence, Since: api.At(holder.Since), Until: api.At(holder.Until), Take: taken(holder.Permits, info.Mode),
 		})
 	}
 	for _, waiter := range info.Waiters {
 		shown.Queue = append(shown.Queue, api.LockWaiter{Owner: waiter.Owner, Mode: string(waiter.Mode),
-			Take: taken(waiter.Permits, waiter.Mode), Since: waiter.Since})
+			Take: taken(waiter.Permits, waiter.Mode), Since: api.At(waiter.Since)})
 	}
 	return shown
 }

@@ -62,13 +62,13 @@ func (s *service) lockRound(t *testing.T) {
 	expect.Equal(t, a.asked, granted, want)
 	expect.Equal(t, a.asked+": length of the lease's secret", len(granted.Lease), 22)
 	wantBetween(t, a.asked+": fence", granted.Fence, 1, 1<<53-1)
-	if granted.ExpiresAt.Sub(granted.Since) < time.Hour || granted.ServerTime.Before(granted.Since) {
+	if granted.ExpiresAt.Sub(granted.Since.Time) < time.Hour || granted.ServerTime.Before(granted.Since.Time) {
 		t.Errorf("%s: got %+v, want it to be held for an hour at least, and the server's time to be no earlier than its begin", a.asked, granted)
 	}
 	mine := "Lease-Token: " + granted.Lease
 	renewed := must[api.LockRenewed](t, s, 200, "PUT", "/lock/round", `{"ttl_ms":7200000}`, mine)
 	expect.Equal(t, "PUT /lock/round", renewed, api.LockRenewed{
-		Name: "round", TTLMs: 7_200_000, RenewEveryMs: 2_400_000, ServerTime: renewed.ServerTime, ExpiresAt: renewed.ServerTime.Add(2 * time.Hour),
+		Name: "round", TTLMs: 7_200_000, RenewEveryMs: 2_400_000, ServerTime: renewed.ServerTime, ExpiresAt: api.At(renewed.ServerTime.Add(2 * time.Hour)),
 	})
 	info := s.lockInfo(t, "round")
 	expect.MustEqual(t, "GET /lock/round: number of holders", len(info.Holders), 1)
@@ -78,7 +78,7 @@ func (s *service) lockRound(t *testing.T) {
 		Holders: []api.LockHolder{{Owner: "web-1", Fence: granted.Fence, Since: granted.Since, Until: until}},
 	})
 	// the store tells what is left to the millisecond, by its own clock
-	if off := until.Sub(renewed.ExpiresAt).Abs(); off > time.Second {
+	if off := until.Sub(renewed.ExpiresAt.Time).Abs(); off > time.Second {
 		t.Errorf("GET /lock/round: held until %v, want about %v, until when it was renewed", until, renewed.ExpiresAt)
 	}
 	s.unlock(t, granted)

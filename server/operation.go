@@ -115,7 +115,7 @@ func (h *operations) resolve(r *request) error {
 		return r.done()
 	}
 	begun, err := h.tokens.BeginResolving(r.ctx(), name, lease, length)
-	return r.result(api.Resolving{Lease: begun.LeaseToken, Fence: begun.Fence, LeaseUntil: begun.Until, Asked: begun.Asked}, err)
+	return r.result(api.Resolving{Lease: begun.LeaseToken, Fence: begun.Fence, LeaseUntil: api.At(begun.Until), Asked: begun.Asked}, err)
 }
 
 // forget has the answer of an operation forgotten, so that the next claim is granted.
@@ -136,10 +136,10 @@ func (h *operations) forget(r *request) error {
 func wireOperation(o idempotency.Operation) api.Operation {
 	shown := api.Operation{
 		Operation: o.Name, State: api.State(o.State), Route: o.Route, Attempts: o.Attempts, Fence: o.Fence, RequestID: o.RequestID,
-		Policy: string(o.Policy), Began: o.Began, LeaseUntil: o.Until, ExpiresAt: o.ExpiresAt, Decision: api.Decision(o.Decision),
+		Policy: string(o.Policy), Began: api.At(o.Began), LeaseUntil: api.At(o.Until), ExpiresAt: api.At(o.ExpiresAt), Decision: api.Decision(o.Decision),
 	}
 	if o.State == idempotency.InDoubt {
-		shown.Since = o.Until
+		shown.Since = api.At(o.Until)
 		if !o.Began.IsZero() {
 			shown.RanForMs = new(o.Until.Sub(o.Began).Milliseconds())
 		}

@@ -38,7 +38,7 @@ func TestOperationByTheCallersOwnKey(t *testing.T) {
 		must[nothing](t, s, 204, "POST", at+"/complete", `{"status":201,"headers":{"location":"/bills/1"},"body_base64":"AQ=="}`, mine)
 		shown := must[api.Operation](t, s, 200, "GET", at, "")
 		expect.Equal(t, "the operation", []string{string(shown.State), shown.Route}, []string{"completed", "webhooks"})
-		if left := time.Until(shown.ExpiresAt); left < 239*time.Hour {
+		if left := time.Until(shown.ExpiresAt.Time); left < 239*time.Hour {
 			t.Errorf("the record ends in %v, want ten days after the answer", left)
 		}
 		replay := must[api.Claimed](t, s, 200, "POST", "/operation/claim", claim)

@@ -64,7 +64,7 @@ func (h *probes) ready(r *request) error {
 	if names, mayRead := h.reader(r.Request()); mayRead {
 		readiness.Incarnation, readiness.Reason = found.Incarnation, found.Reason
 		if !found.Since.IsZero() {
-			readiness.Address, readiness.Since = h.store.Address(), found.Since.UTC()
+			readiness.Address, readiness.Since = h.store.Address(), api.At(found.Since.UTC())
 		}
 		if found.Reason == "" {
 			readiness.Continues = &api.Continues{Failover: found.Continuity.Promotion, Restart: found.Continuity.Restart}
@@ -96,7 +96,7 @@ func (h *probes) reader(request *http.Request) (names access.Names, mayRead bool
 // stampingWorkers lists the worker ids that this process stamps with, or would.
 func stampingWorkers(stamper *stamper.Stamper) (list []api.StampingWorker) {
 	for _, status := range stamper.Status() {
-		worker := api.StampingWorker{Pool: status.Pool, State: "waiting", NotAfter: status.NotAfter, Configured: status.Kept}
+		worker := api.StampingWorker{Pool: status.Pool, State: "waiting", NotAfter: api.At(status.NotAfter), Configured: status.Kept}
 		switch {
 		case status.Held:
 			worker.State, worker.WorkerID = "held", &status.WorkerID

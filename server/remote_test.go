@@ -49,7 +49,7 @@ func (s *service) remoteRound(t *testing.T) {
 	mine := "Lease-Token: " + granted.Lease
 	must[api.Extended](t, s, 200, "POST", "/token/"+token+"/extend", "", mine)
 	extended := must[api.Extended](t, s, 200, "POST", "/token/"+token+"/extend", `{"lease_ms":7200000}`, mine)
-	if !extended.LeaseUntil.After(granted.LeaseUntil) {
+	if !extended.LeaseUntil.After(granted.LeaseUntil.Time) {
 		t.Errorf("POST /token/%s/extend: got a lease until %v, want it to end after %v", token, extended.LeaseUntil, granted.LeaseUntil)
 	}
 

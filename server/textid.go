@@ -62,7 +62,7 @@ func (h *ids) decodeText(r *request, format string) error {
 	if parts.Time.Year() > lastYear {
 		return invalid("id", fmt.Sprintf("of a time after the year %d", lastYear))
 	}
-	decoded := api.DecodedText(parts)
+	decoded := api.DecodedText{ID: parts.ID, Prefix: parts.Prefix, UUID: parts.UUID, Time: api.At(parts.Time)}
 	if !wantsText(r) {
 		return r.answer(http.StatusOK, decoded)
 	}

@@ -71,7 +71,7 @@ func (h *tokens) issue(r *request) error {
 	}
 	h.journal.events.Count(events.TokenIssued)
 	r.Response().Header().Set(echo.HeaderLocation, "/token/"+token.Value)
-	return r.answer(http.StatusCreated, api.TokenIssued{Token: token.Value, ExpiresAt: token.ExpiresAt, Scope: token.Scope})
+	return r.answer(http.StatusCreated, api.TokenIssued{Token: token.Value, ExpiresAt: api.At(token.ExpiresAt), Scope: token.Scope})
 }
 
 // key reads the token from the path. What cannot be a token, but is a name, was never issued.
@@ -94,8 +94,8 @@ func (h *tokens) status(r *request) error {
 	}
 	status, err := h.tokens.Status(r.ctx(), key)
 	return r.result(api.TokenStatus{
-		State: api.State(status.State), ExpiresAt: status.ExpiresAt, Attempts: status.Attempts, Fence: status.Fence,
-		Scope: status.Scope, LeaseUntil: status.Until,
+		State: api.State(status.State), ExpiresAt: api.At(status.ExpiresAt), Attempts: status.Attempts, Fence: status.Fence,
+		Scope: status.Scope, LeaseUntil: api.At(status.Until),
 	}, err)
 }
 
@@ -164,7 +164,7 @@ func (h *tokens) claimed(r *request, key idempotency.OperationKey, options idemp
 	h.journal.events.Count(events.TokenClaimed)
 	grant := outcome.Grant
 	return r.answer(http.StatusOK, api.Claimed{
-		Outcome: "granted", Operation: operation, Lease: grant.LeaseToken, Fence: grant.Fence, Attempt: grant.Attempt, LeaseUntil: grant.Until,
+		Outcome: "granted", Operation: operation, Lease: grant.LeaseToken, Fence: grant.Fence, Attempt: grant.Attempt, LeaseUntil: api.At(grant.Until),
 	})
 }
 
@@ -245,7 +245,7 @@ func (h *tokens) extend(key func(*request) idempotency.OperationKey) func(*reque
 			return r.err
 		}
 		until, err := h.tokens.Extend(r.ctx(), key, lease, span)
-		return r.result(api.Extended{LeaseUntil: until}, err)
+		return r.result(api.Extended{LeaseUntil: api.At(until)}, err)
 	}
 }
 

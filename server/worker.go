@@ -49,9 +49,9 @@ func (h *workers) acquire(r *request) error {
 	}
 	h.journal.did(r, api.Event{Kind: events.WorkerGranted, Name: pool, WorkerID: &lease.WorkerID, Fence: lease.Fence, Holder: lease.Identity})
 	return r.answer(http.StatusCreated, api.WorkerLease{
-		WorkerID: lease.WorkerID, Lease: lease.Token, Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: lease.NotAfter,
-		TTLMs: lease.TTL.Milliseconds(), RenewEveryMs: renewEvery(lease.TTL), Layout: lease.Layout, Epoch: lease.Epoch,
-		Datacenter: lease.Datacenter, Identity: lease.Identity, ServerTime: lease.Now,
+		WorkerID: lease.WorkerID, Lease: lease.Token, Fence: lease.Fence, NotBefore: api.At(lease.NotBefore), NotAfter: api.At(lease.NotAfter),
+		TTLMs: lease.TTL.Milliseconds(), RenewEveryMs: renewEvery(lease.TTL), Layout: lease.Layout, Epoch: api.At(lease.Epoch),
+		Datacenter: lease.Datacenter, Identity: lease.Identity, ServerTime: api.At(lease.Now),
 	})
 }
 
@@ -180,7 +180,8 @@ func (h *workers) keep(r *request, pool string, asked *api.PoolRequest) {
 		return
 	}
 	ttl := min(ring.TTL, h.pools.LongestTTL(pool)).Milliseconds()
-	asked.TTLMs, asked.Layout, asked.Epoch = cmp.Or(asked.TTLMs, &ttl), cmp.Or(asked.Layout, &ring.Layout), cmp.Or(asked.Epoch, &ring.Epoch)
+	asked.TTLMs, asked.Layout = cmp.Or(asked.TTLMs, &ttl), cmp.Or(asked.Layout, &ring.Layout)
+	asked.Epoch = cmp.Or(asked.Epoch, new(api.At(ring.Epoch)))
 	if layout, err := snowflake.ParseLayout(*asked.Layout); err == nil && layout.Datacenter > 0 {
 		asked.Datacenter = cmp.Or(asked.Datacenter, &ring.Datacenter)
 	}
@@ -188,8 +189,8 @@ func (h *workers) keep(r *request, pool string, asked *api.PoolRequest) {
 
 func poolOf(pool string, ring workerlease.Ring) api.WorkerPool {
 	return api.WorkerPool{
-		Pool: pool, Layout: ring.Layout, Epoch: ring.Epoch, Datacenter: ring.Datacenter, Size: 1 << ring.Bits, Used: ring.Used, Held: ring.Held,
-		TTLMs: ring.TTL.Milliseconds(), EndsAt: ring.EndsAt(), QuarantinedMs: ring.Quarantined.Milliseconds(), Unasked: ring.Unasked,
+		Pool: pool, Layout: ring.Layout, Epoch: api.At(ring.Epoch), Datacenter: ring.Datacenter, Size: 1 << ring.Bits, Used: ring.Used, Held: ring.Held,
+		TTLMs: ring.TTL.Milliseconds(), EndsAt: api.At(ring.EndsAt()), QuarantinedMs: ring.Quarantined.Milliseconds(), Unasked: ring.Unasked,
 		Reason: ring.Reason,
 	}
 }
@@ -202,8 +203,8 @@ func (h *workers) renew(r *request) error {
 	}
 	renewed, err := h.pools.Renew(r.ctx(), lease, 0)
 	return r.result(api.WorkerRenewed{
-		WorkerID: lease.WorkerID, NotAfter: renewed.NotAfter, TTLMs: renewed.TTL.Milliseconds(),
-		RenewEveryMs: renewEvery(renewed.TTL), ServerTime: renewed.Now,
+		WorkerID: lease.WorkerID, NotAfter: api.At(renewed.NotAfter), TTLMs: renewed.TTL.Milliseconds(),
+		RenewEveryMs: renewEvery(renewed.TTL), ServerTime: api.At(renewed.Now),
 	}, err)
 }
 
@@ -217,7 +218,7 @@ func (h *workers) proof(r *request, lease *workerlease.Lease) {
 		return
 	}
 	shape, _ := h.shape(r, lease.Pool, api.PoolRequest{Layout: &told.Layout, Epoch: told.Epoch, Datacenter: &told.Datacenter})
-	lease.NotAfter, lease.Layout, lease.Datacenter, lease.Epoch = *told.NotAfter, shape.Layout, shape.Datacenter, shape.Epoch
+	lease.NotAfter, lease.Layout, lease.Datacenter, lease.Epoch = told.NotAfter.Time, shape.Layout, shape.Datacenter, shape.Epoch
 }
 
 func (h *workers) release(r *request) error {
@@ -295,11 +296,11 @@ func (h *workers) ring(r *request) error {
 
 // ringPage writes a page of the ring.
 func ringPage(pool string, ring workerlease.Ring, from int) api.WorkerRing {
-	page := api.WorkerRing{WorkerPool: poolOf(pool, ring), ServerTime: ring.Now, Slots: []api.WorkerSlot{}}
+	page := api.WorkerRing{WorkerPool: poolOf(pool, ring), ServerTime: api.At(ring.Now), Slots: []api.WorkerSlot{}}
 	for _, slot := range ring.Slots {
 		page.Slots = append(page.Slots, api.WorkerSlot{
 			WorkerID: slot.WorkerID, State: string(slot.State), Holder: slot.Identity, Fence: slot.Fence,
-			NotBefore: slot.NotBefore, NotAfter: slot.NotAfter,
+			NotBefore: api.At(slot.NotBefore), NotAfter: api.At(slot.NotAfter),
 		})
 	}
 	if end := from + len(ring.Slots); len(ring.Slots) > 0 && end < page.Size {

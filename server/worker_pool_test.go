@@ -42,9 +42,9 @@ func (s *service) poolDeclared(t *testing.T) {
 	a := s.do(t, "PUT", "/worker/declared", body)
 	pool := decode[api.WorkerPool](t, a, 201)
 	want := api.WorkerPool{
-		Pool: "declared", Layout: "41/5/5/12", Epoch: time.Date(2024, 2, 29, 10, 0, 0, 125_000_000, time.UTC), Datacenter: 3, Size: 32, TTLMs: 3_600_000,
+		Pool: "declared", Layout: "41/5/5/12", Epoch: api.At(time.Date(2024, 2, 29, 10, 0, 0, 125_000_000, time.UTC)), Datacenter: 3, Size: 32, TTLMs: 3_600_000,
 	}
-	want.EndsAt = endOf(want.Layout, want.Epoch)
+	want.EndsAt = api.At(endOf(want.Layout, want.Epoch.Time))
 	expect.Equal(t, a.asked, pool, want)
 	a.wantHeader(t, "Location", "/worker/declared")
 	a.wantHeader(t, "Cache-Control", "no-store")
@@ -62,8 +62,8 @@ func (s *service) poolDeclared(t *testing.T) {
 	want.Used, want.Held = 1, 1
 	expect.Equal(t, "GET /worker/declared?n=1", ring.WorkerPool, want)
 	plain := must[api.WorkerPool](t, s, 201, "PUT", "/worker/plain", "")
-	expect.Equal(t, "PUT /worker/plain", plain, api.WorkerPool{Pool: "plain", Layout: "41/10/12", Epoch: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Size: 1024, TTLMs: 30_000,
-		EndsAt: endOf("41/10/12", snowflake.DefaultEpoch)})
+	expect.Equal(t, "PUT /worker/plain", plain, api.WorkerPool{Pool: "plain", Layout: "41/10/12", Epoch: api.At(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)), Size: 1024, TTLMs: 30_000,
+		EndsAt: api.At(endOf("41/10/12", snowflake.DefaultEpoch))})
 }
 
 func (s *service) poolMismatch(t *testing.T) {
@@ -98,7 +98,7 @@ func (s *service) poolList(t *testing.T) {
 				t.Fatalf("GET /worker?prefix=list.&n=%d%s: got %+v, want a list of %d at most", n, cursor, page.Pools, n)
 			}
 			for _, pool := range page.Pools {
-				expect.Equal(t, "GET /worker", pool, api.WorkerPool{Pool: pool.Pool, Layout: "41/5/7", Epoch: pool.Epoch, Size: 32, TTLMs: 1000, EndsAt: endOf("41/5/7", pool.Epoch)})
+				expect.Equal(t, "GET /worker", pool, api.WorkerPool{Pool: pool.Pool, Layout: "41/5/7", Epoch: pool.Epoch, Size: 32, TTLMs: 1000, EndsAt: api.At(endOf("41/5/7", pool.Epoch.Time))})
 				seen = append(seen, pool.Pool)
 			}
 			if page.Next == "" {
@@ -142,16 +142,16 @@ func (s *service) usedUntil(t *testing.T) {
 		},
 		{ // never before its window, nor after it
 			func(api.WorkerLease) string { return "1970-01-01T00:00:00Z" },
-			func(lease api.WorkerLease, slot api.WorkerSlot) bool { return slot.NotAfter.Equal(lease.NotBefore) },
+			func(lease api.WorkerLease, slot api.WorkerSlot) bool { return slot.NotAfter.Equal(lease.NotBefore.Time) },
 		},
 		{
 			func(api.WorkerLease) string { return "2999-01-01T01:00:00+01:00" },
-			func(lease api.WorkerLease, slot api.WorkerSlot) bool { return slot.NotAfter.Equal(lease.NotAfter) },
+			func(lease api.WorkerLease, slot api.WorkerSlot) bool { return slot.NotAfter.Equal(lease.NotAfter.Time) },
 		},
 		{ // not told: a second is enough for every generator's lead
 			func(api.WorkerLease) string { return "" },
 			func(lease api.WorkerLease, slot api.WorkerSlot) bool {
-				return slot.NotAfter.Sub(lease.NotBefore) >= time.Second && slot.NotAfter.Before(lease.NotAfter)
+				return slot.NotAfter.Sub(lease.NotBefore.Time) >= time.Second && slot.NotAfter.Before(lease.NotAfter.Time)
 			},
 		},
 	} {
@@ -221,7 +221,7 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 			renewed := must[api.WorkerRenewed](t, s, 200, "PUT", "/worker/p/0", text(t, proof), "Lease-Token: "+kept.Lease)
 			expect.Equal(t, "PUT /worker/p/0 with all of its proof: worker id", renewed.WorkerID, 0)
 			expect.Equal(t, "PUT /worker/p/0 with all of its proof: ttl_ms", renewed.TTLMs, 3_600_000)
-			if renewed.NotAfter.Before(kept.NotAfter) {
+			if renewed.NotAfter.Before(kept.NotAfter.Time) {
 				t.Errorf("PUT /worker/p/0 with all of its proof: got a window until %v, want it to end no earlier than before, at %v", renewed.NotAfter, kept.NotAfter)
 			}
 			ring := must[api.WorkerRing](t, s, 200, "GET", "/worker/p?n=2", "")
@@ -229,7 +229,7 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 			expect.Equal(t, "GET /worker/p?n=2 after the proof: the first slot", ring.Slots[0], want)
 			expect.Equal(t, "GET /worker/p?n=2 after the proof", ring.WorkerPool, api.WorkerPool{
 				Pool: "p", Layout: "41/5/5/12", Epoch: kept.Epoch, Datacenter: 7, Size: 32, Used: 1, Held: 1, TTLMs: 3_600_000, QuarantinedMs: ring.QuarantinedMs,
-				EndsAt: endOf("41/5/5/12", kept.Epoch), Reason: fault.Missing.Happened(time.Time{}),
+				EndsAt: api.At(endOf("41/5/5/12", kept.Epoch.Time)), Reason: fault.Missing.Happened(time.Time{}),
 			})
 			// it is there again
 			must[api.WorkerRenewed](t, s, 200, "PUT", "/worker/p/0", "", "Lease-Token: "+kept.Lease)
@@ -266,7 +266,7 @@ func TestAfterARestartWithoutDataNobodyGetsTheWorkerIDThatIsInUse(t *testing.T) 
 		}
 		return a.status == 201
 	})
-	if second.NotBefore.Before(first.NotAfter) {
+	if second.NotBefore.Before(first.NotAfter.Time) {
 		t.Errorf("windows of worker id %d overlap: %v to %v, and from %v", second.WorkerID, first.NotBefore, first.NotAfter, second.NotBefore)
 	}
 }
@@ -286,7 +286,7 @@ func TestWhoAsksFirstWithRoleUseDoesNotShapeAPool(t *testing.T) {
 	expect.Equal(t, "layout of a pool that an administrator shaped", lease.Layout, "41/5/7")
 
 	lease = decode[api.WorkerLease](t, g.as(t, "use", "POST", "/worker/pinned", ""), 201)
-	expect.Equal(t, "the pinned pool", []any{lease.Layout, lease.Datacenter, lease.Epoch, lease.TTLMs}, []any{"41/5/5/12", 3, east.Shape.Epoch, int64(60_000)})
+	expect.Equal(t, "the pinned pool", []any{lease.Layout, lease.Datacenter, lease.Epoch.Time, lease.TTLMs}, []any{"41/5/5/12", 3, east.Shape.Epoch, int64(60_000)})
 	for _, who := range []string{"use", "admin"} {
 		for _, body := range []string{`{"layout":"41/10/12"}`, `{"datacenter":4}`, `{"epoch":"2024-02-29T00:00:00Z"}`, `{"ttl_ms":30000}`} {
 			checkProblem(t, g.as(t, who, "POST", "/worker/pinned", body), api.LayoutMismatch)

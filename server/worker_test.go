@@ -26,18 +26,18 @@ func TestWorkerLeasesOverHTTP(t *testing.T) {
 func (s *service) workerRound(t *testing.T) {
 	lease := must[api.WorkerLease](t, s, 201, "POST", "/worker/round", `{"identity":"orders-0","ttl_ms":3600000,"layout":"41/10/12","epoch":"2020-01-01T00:00:00Z"}`)
 	expect.Equal(t, "POST /worker/round", lease, api.WorkerLease{
-		WorkerID: 0, Lease: lease.Lease, Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: lease.NotBefore.Add(time.Hour), TTLMs: 3_600_000, RenewEveryMs: 1_200_000,
-		Layout: "41/10/12", Epoch: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), Identity: "orders-0", ServerTime: lease.ServerTime,
+		WorkerID: 0, Lease: lease.Lease, Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: api.At(lease.NotBefore.Add(time.Hour)), TTLMs: 3_600_000, RenewEveryMs: 1_200_000,
+		Layout: "41/10/12", Epoch: api.At(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)), Identity: "orders-0", ServerTime: lease.ServerTime,
 	})
-	if lease.Lease == "" || lease.Fence < 1 || lease.ServerTime.After(lease.NotAfter) {
+	if lease.Lease == "" || lease.Fence < 1 || lease.ServerTime.After(lease.NotAfter.Time) {
 		t.Errorf("POST /worker/round: got %+v, want a secret, a fence from 1, and a server's time within the window", lease)
 	}
 	mine := "Lease-Token: " + lease.Lease
 	renewed := must[api.WorkerRenewed](t, s, 200, "PUT", "/worker/round/0", `{"ttl_ms":3600000}`, mine)
 	expect.Equal(t, "PUT /worker/round/0", renewed, api.WorkerRenewed{
-		WorkerID: 0, NotAfter: renewed.ServerTime.Add(time.Hour), TTLMs: 3_600_000, RenewEveryMs: 1_200_000, ServerTime: renewed.ServerTime,
+		WorkerID: 0, NotAfter: api.At(renewed.ServerTime.Add(time.Hour)), TTLMs: 3_600_000, RenewEveryMs: 1_200_000, ServerTime: renewed.ServerTime,
 	})
-	if renewed.NotAfter.Before(lease.NotAfter) {
+	if renewed.NotAfter.Before(lease.NotAfter.Time) {
 		t.Errorf("PUT /worker/round/0: got a window until %v, want it to end no earlier than before, at %v", renewed.NotAfter, lease.NotAfter)
 	}
 	// the ttl is the pool's
@@ -82,7 +82,7 @@ func (s *service) workerRing(t *testing.T) {
 		path, seen := fmt.Sprintf("/worker/ring?n=%d", n), 0
 		for pages := 1; ; pages++ {
 			page := must[api.WorkerRing](t, s, 200, "GET", path, "")
-			want := api.WorkerPool{Pool: "ring", Layout: "41/4/12", Epoch: page.Epoch, Size: 16, Used: 3, Held: 3, TTLMs: 3_600_000, EndsAt: endOf("41/4/12", page.Epoch)}
+			want := api.WorkerPool{Pool: "ring", Layout: "41/4/12", Epoch: page.Epoch, Size: 16, Used: 3, Held: 3, TTLMs: 3_600_000, EndsAt: api.At(endOf("41/4/12", page.Epoch.Time))}
 			expect.MustEqual(t, "GET "+path, page.WorkerPool, want)
 			expect.Equal(t, "GET "+path+": the server's time is missing", page.ServerTime.IsZero(), false)
 			for _, slot := range page.Slots {

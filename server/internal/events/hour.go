@@ -61,7 +61,7 @@ func (h *Hour) Last(n int) api.History {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n = int(min(int64(n), int64(Points), h.newest-h.first+1))
-	told := api.History{Until: time.UnixMilli((h.newest + 1) * Step.Milliseconds()).UTC(), StepMs: Step.Milliseconds(),
+	told := api.History{Until: api.At(time.UnixMilli((h.newest + 1) * Step.Milliseconds()).UTC()), StepMs: Step.Milliseconds(),
 		Series: map[string][]uint64{}}
 	for i, name := range h.series {
 		points := make([]uint64, n)

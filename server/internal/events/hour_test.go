@@ -14,12 +14,12 @@ func TestAnHourSaysHowMuchHappenedInEachStep(t *testing.T) {
 	at := func(steps float64) time.Time { return began.Add(time.Duration(steps * float64(events.Step))) }
 	h := events.NewHour(began, "a", "b")
 	expect.Equal(t, "an hour of which nothing was seen", h.Last(events.Points), api.History{
-		Until: began, StepMs: 5000, Series: map[string][]uint64{"a": {}, "b": {}},
+		Until: api.At(began), StepMs: 5000, Series: map[string][]uint64{"a": {}, "b": {}},
 	})
 	h.Add(at(0.9), []int64{3, 0})
 	h.Add(at(1.9), []int64{10, 1})
 	h.Add(at(4.9), []int64{11, 1}) // two steps were not looked at
-	want := api.History{Until: at(5), StepMs: 5000, Series: map[string][]uint64{"a": {3, 7, 0, 0, 1}, "b": {0, 1, 0, 0, 0}}}
+	want := api.History{Until: api.At(at(5)), StepMs: 5000, Series: map[string][]uint64{"a": {3, 7, 0, 0, 1}, "b": {0, 1, 0, 0, 0}}}
 	expect.Equal(t, "the points", h.Last(events.Points), want)
 	h.Add(at(3), []int64{13, 1}) // the clock was set back
 	want.Series["a"][4] = 3

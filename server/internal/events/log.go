@@ -74,7 +74,7 @@ func (l *Log) Add(event api.Event) {
 }
 
 func (l *Log) addLocked(event api.Event) {
-	event.At = time.Now().UTC()
+	event.At = api.At(time.Now().UTC())
 	l.countLocked(event.Kind)
 	l.last++
 	l.ring[l.last%capacity] = event
@@ -99,7 +99,7 @@ func (l *Log) AddOnce(event api.Event) {
 func (l *Log) isRepeatLocked(event api.Event) bool {
 	for at := l.last; at > max(0, l.last-repeatsSeen); at-- {
 		before := l.ring[at%capacity]
-		if time.Since(before.At) > repeatInterval {
+		if time.Since(before.At.Time) > repeatInterval {
 			return false
 		}
 		sameWorker := before.WorkerID == nil || event.WorkerID == nil || *before.WorkerID == *event.WorkerID

@@ -67,7 +67,7 @@ type stream struct {
 
 // greet sends a description of the stream, and how much the subscriber may have missed.
 func (s *stream) greet(lastID string) {
-	hello := api.EventHello{Scope: "process", Since: s.log.since, Kept: Kept, Kinds: sent}
+	hello := api.EventHello{Scope: "process", Since: api.At(s.log.since), Kept: Kept, Kinds: sent}
 	begin := s.log.greet(lastID)
 	step.At("events: greets")
 	hello.Tally, s.changes, s.position = begin.tally, begin.changes, begin.position

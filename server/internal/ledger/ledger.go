@@ -35,7 +35,7 @@ func (l *Ledger) Charge(ctx context.Context, payment api.Payment) (api.Payment, 
 	if err != nil {
 		return api.Payment{}, err
 	}
-	err = reply.Scan(&payment.ChargedAt)
+	err = reply.Scan(&payment.ChargedAt.Time)
 	return payment, err
 }
 
@@ -65,7 +65,7 @@ func read(entry, chargedAt string) (payment api.Payment, err error) {
 		return payment, err
 	}
 	micros, err := strconv.ParseFloat(chargedAt, 64) // Redis writes a large score as 1.7e+15
-	payment.ChargedAt = time.UnixMilli(int64(micros) / 1000).UTC()
+	payment.ChargedAt = api.At(time.UnixMilli(int64(micros) / 1000).UTC())
 	return payment, err
 }
 

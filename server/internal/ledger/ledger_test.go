@@ -121,8 +121,8 @@ func (b book) manyAtOnce(t *testing.T) {
 	ids := map[string]bool{}
 	for i, payment := range list.Payments {
 		ids[payment.ID] = true
-		if i > 0 && payment.ChargedAt.Before(list.Payments[i-1].ChargedAt) {
-			t.Errorf("List: payment %d is of %v and the one before it of %v, want the oldest first", i, payment.ChargedAt, list.Payments[i-1].ChargedAt)
+		if i > 0 && payment.ChargedAt.Before(list.Payments[i-1].ChargedAt.Time) {
+			t.Errorf("List: payment %d is of %v and the one before it of %v, want the oldest first", i, payment.ChargedAt, list.Payments[i-1].ChargedAt.Time)
 		}
 	}
 	expect.Equal(t, "List: total", list.Total, callers*each)

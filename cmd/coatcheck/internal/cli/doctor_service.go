@@ -154,7 +154,7 @@ func (l *look) layouts(ctx context.Context) {
 	}
 	for _, pool := range list.Pools {
 		if !pool.EndsAt.IsZero() && (l.facts.EndsFirst == "" || pool.EndsAt.Before(l.facts.EndsAt)) {
-			l.facts.EndsFirst, l.facts.EndsAt = pool.Pool, pool.EndsAt
+			l.facts.EndsFirst, l.facts.EndsAt = pool.Pool, pool.EndsAt.Time
 		}
 	}
 }

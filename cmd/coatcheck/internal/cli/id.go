@@ -67,7 +67,7 @@ func originOf(ctx context.Context, service *client.Client, pool string) (snowfla
 		return snowflake.Layout{}, time.Time{}, err
 	}
 	layout, err := snowflake.ParseLayout(ring.Layout)
-	return layout, ring.Epoch, err
+	return layout, ring.Epoch.Time, err
 }
 
 // idsMade answers `id --json`.

@@ -96,8 +96,8 @@ func (p *program) decodeIDs(texts []string, format snowflake.Format, style snowf
 				style.Epoch.Format(time.RFC3339))}
 		}
 		list = append(list, api.DecodedID{
-			ID: id.String(), Time: parts.Time, WorkerID: parts.Worker, Datacenter: parts.Datacenter, Sequence: parts.Sequence,
-			Layout: style.Layout.String(), Epoch: style.Epoch,
+			ID: id.String(), Time: api.At(parts.Time), WorkerID: parts.Worker, Datacenter: parts.Datacenter, Sequence: parts.Sequence,
+			Layout: style.Layout.String(), Epoch: api.At(style.Epoch),
 		})
 	}
 	people := tabular("ID\tTIME\tDATACENTER\tWORKER\tSEQUENCE", func(line func(...string)) {

@@ -106,11 +106,11 @@ func (p *program) decodeTexts(texts []string, format string) error {
 		if parts.Time.Year() > 9999 { // JSON's times end there
 			return usageError{fmt.Errorf("%s: of a time after the year 9999", text)}
 		}
-		list = append(list, api.DecodedText(parts))
+		list = append(list, api.DecodedText{ID: parts.ID, Prefix: parts.Prefix, UUID: parts.UUID, Time: api.At(parts.Time)})
 	}
 	return p.print(list, tabular("ID\tTIME\tUUID\tPREFIX", func(line func(...string)) {
 		for _, one := range list {
-			line(one.ID, textTime(one.Time), one.UUID, one.Prefix)
+			line(one.ID, textTime(one.Time.Time), one.UUID, one.Prefix)
 		}
 	}))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -281,9 +282,10 @@ func (p *program) keyHashCommand() *cobra.Command {
 type listedKey struct {
 	access.Record
 
-	Source string    `json:"source"` // file, environment or redis
-	Added  time.Time `json:"added,omitzero"`
-	Error  string    `json:"error,omitempty"`
+	NotAfter api.Time `json:"not_after,omitzero"` // that of the record
+	Source   string   `json:"source"`             // file, environment or redis
+	Added    api.Time `json:"added,omitzero"`
+	Error    string   `json:"error,omitempty"`
 }
 
 func (p *program) keyListCommand() *cobra.Command {
@@ -305,7 +307,7 @@ func (p *program) keyListCommand() *cobra.Command {
 				return err
 			}
 			for _, one := range found {
-				listed := listedKey{Record: one.Record, Source: "redis", Added: one.Added}
+				listed := listedKey{Record: one.Record, NotAfter: api.At(one.NotAfter), Source: "redis", Added: api.At(one.Added)}
 				if one.Err != nil {
 					listed.Error = one.Err.Error()
 				}
@@ -325,11 +327,11 @@ func knownKeys(c *config.Service) (list []listedKey, err error) {
 			return nil, err
 		}
 		for _, record := range read.Keys {
-			list = append(list, listedKey{Record: record, Source: "file"})
+			list = append(list, listedKey{Record: record, NotAfter: api.At(record.NotAfter), Source: "file"})
 		}
 	}
 	for _, record := range c.Access.Keys {
-		list = append(list, listedKey{Record: record, Source: "environment"})
+		list = append(list, listedKey{Record: record, NotAfter: api.At(record.NotAfter), Source: "environment"})
 	}
 	return list, nil
 }

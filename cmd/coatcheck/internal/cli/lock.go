@@ -109,8 +109,8 @@ func lockTable(list []api.Lock) string {
 				line(first[0], first[1], "", "", "", "", first[2])
 			}
 			for _, holder := range shown.Holders {
-				line(first[0], first[1], ownerText(holder), strconv.FormatInt(holder.Fence, 10), clockText(holder.Since),
-					untilText(holder.Until), first[2])
+				line(first[0], first[1], ownerText(holder), strconv.FormatInt(holder.Fence, 10), clockText(holder.Since.Time),
+					untilText(holder.Until.Time), first[2])
 				first = []string{"", "", ""}
 			}
 		}
@@ -125,7 +125,7 @@ func lockPicture(shown api.Lock) string {
 	if len(shown.Queue) > 0 {
 		people += "\n" + tabular("PLACE\tWAITER\tMODE\tSINCE", func(line func(...string)) {
 			for i, waiter := range shown.Queue {
-				line(strconv.Itoa(i+1), waiter.Owner, waiter.Mode+taken(waiter.Take), clockText(waiter.Since))
+				line(strconv.Itoa(i+1), waiter.Owner, waiter.Mode+taken(waiter.Take), clockText(waiter.Since.Time))
 			}
 		})
 	}

@@ -51,7 +51,7 @@ func (p *program) breakLock(ctx context.Context, service *client.Client, name st
 	if !b.yes {
 		return usageError{fmt.Errorf("lock %s is held by %s with fence %d, since %s, until %s if it is not renewed; %d wait\nTo take it "+
 			"away: coatcheck lock break %s --fence %d --yes%s",
-			name, ownerText(holder), holder.Fence, clockText(holder.Since), untilText(holder.Until), shown.Waiting, name,
+			name, ownerText(holder), holder.Fence, clockText(holder.Since.Time), untilText(holder.Until.Time), shown.Waiting, name,
 			holder.Fence, b.again)}
 	}
 	fence, err := service.BreakLock(ctx, name, holder.Fence)

@@ -25,7 +25,7 @@ func TestLockIsHeldForAtLeastAsLongAsIsAsked(t *testing.T) {
 			run("--at-least", "1h", "deploy", "--", "sh", "-c", script).exits(code)
 			shown := lockOf(t, at)
 			expect.MustEqual(t, "number of holders after "+script, len(shown.Holders), 1)
-			if left := shown.Holders[0].Until.Sub(shown.ServerTime); left < 55*time.Minute || left > time.Hour {
+			if left := shown.Holders[0].Until.Sub(shown.ServerTime.Time); left < 55*time.Minute || left > time.Hour {
 				t.Errorf("after %s the lock is held for another %v, want an hour, less what the command took", script, left)
 			}
 			run("deploy", "--", "true").exits(tryLater, "held by others")

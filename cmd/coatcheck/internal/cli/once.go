@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/idempotency"
@@ -38,12 +39,12 @@ type once struct {
 
 // onceRecord is the recorded answer, and what --json prints of a command that ran before.
 type onceRecord struct {
-	Key      string    `json:"key"`
-	ExitCode int       `json:"exit_code"`
-	Attempt  int       `json:"attempt,omitzero"`
-	Owner    string    `json:"owner,omitzero"` // host:pid; empty: recorded by other means than once
-	Began    time.Time `json:"began,omitzero"`
-	Ended    time.Time `json:"ended,omitzero"`
+	Key      string   `json:"key"`
+	ExitCode int      `json:"exit_code"`
+	Attempt  int      `json:"attempt,omitzero"`
+	Owner    string   `json:"owner,omitzero"` // host:pid; empty: recorded by other means than once
+	Began    api.Time `json:"began,omitzero"`
+	Ended    api.Time `json:"ended,omitzero"`
 }
 
 // story is the line about a command that ran before.
@@ -51,7 +52,7 @@ func (r onceRecord) story() string {
 	if r.Owner == "" {
 		return r.Key + " ran before, as another client or an operator has recorded"
 	}
-	return fmt.Sprintf("%s ran before, on %s, and ended at %s with exit code %d", r.Key, r.Owner, clockText(r.Ended), r.ExitCode)
+	return fmt.Sprintf("%s ran before, on %s, and ended at %s with exit code %d", r.Key, r.Owner, clockText(r.Ended.Time), r.ExitCode)
 }
 
 func (p *program) onceCommand() *cobra.Command {

@@ -83,7 +83,7 @@ func (r *once) findOut(ctx context.Context, operation string, fence int64) (said
 	failed, ended := errors.AsType[*exec.ExitError](err)
 	switch {
 	case err == nil:
-		body, err := json.Marshal(onceRecord{Key: r.key.Key, ExitCode: saysHappened, Owner: ownerOf(""), Ended: time.Now().UTC()})
+		body, err := json.Marshal(onceRecord{Key: r.key.Key, ExitCode: saysHappened, Owner: ownerOf(""), Ended: api.At(time.Now())})
 		said.Decision, said.Answer = api.Happened, client.Answer{Header: map[string]string{"Content-Type": "application/json"}, Body: body}
 		return said, err
 	case ended && failed.ExitCode() == saysNotBegun:
@@ -100,14 +100,14 @@ func (r *once) supervised(claimed context.Context, attempt *client.Attempt) (rec
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, supervise.Signals()...)
 	defer signal.Stop(signals)
-	record = onceRecord{Key: r.key.Key, Attempt: attempt.Number, Owner: ownerOf(""), Began: time.Now().UTC()}
+	record = onceRecord{Key: r.key.Key, Attempt: attempt.Number, Owner: ownerOf(""), Began: api.At(time.Now())}
 	if r.job != nil {
 		record.ExitCode, err = r.job()
 		return record, err
 	}
 	claim := &onceClaim{run: r, claimed: claimed, attempt: attempt, window: forever()}
 	ended, err := supervise.Run(claim, r.command, r.allowed(supervise.Allowance{Grace: r.grace, Margin: time.Second}), signals, r.warnings)
-	record.Ended, record.ExitCode = time.Now().UTC(), ended.Code
+	record.Ended, record.ExitCode = api.At(time.Now()), ended.Code
 	switch {
 	case !ended.Began:
 		attempt.NotBegun()

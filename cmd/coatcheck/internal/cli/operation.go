@@ -62,7 +62,7 @@ func operationTable(list []api.Operation) string {
 			if o.RanForMs != nil {
 				ran = (time.Duration(*o.RanForMs) * time.Millisecond).String()
 			}
-			line(o.Operation, o.Route, clockText(o.Since), ran, strconv.Itoa(o.Attempts), strconv.FormatInt(o.Fence, 10), o.RequestID)
+			line(o.Operation, o.Route, clockText(o.Since.Time), ran, strconv.Itoa(o.Attempts), strconv.FormatInt(o.Fence, 10), o.RequestID)
 		}
 	}) + "\nLook each up in the service's own records, then: coatcheck operation settle OPERATION --completed, --not-begun or --refused\n"
 }
@@ -86,8 +86,8 @@ func (p *program) operationShowCommand() *cobra.Command {
 func operationLines(o api.Operation) string {
 	return tabular("state\t"+string(o.State), func(line func(...string)) {
 		for _, one := range []struct{ name, value string }{
-			{"route", o.Route}, {"decision", string(o.Decision)}, {"in doubt since", clockOrNone(o.Since)}, {"attempts", strconv.Itoa(o.Attempts)},
-			{"fence", strconv.FormatInt(o.Fence, 10)}, {"request", o.RequestID}, {"expires at", clockOrNone(o.ExpiresAt)},
+			{"route", o.Route}, {"decision", string(o.Decision)}, {"in doubt since", clockOrNone(o.Since.Time)}, {"attempts", strconv.Itoa(o.Attempts)},
+			{"fence", strconv.FormatInt(o.Fence, 10)}, {"request", o.RequestID}, {"expires at", clockOrNone(o.ExpiresAt.Time)},
 		} {
 			if one.value != "" {
 				line(one.name, one.value)

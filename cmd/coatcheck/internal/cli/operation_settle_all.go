@@ -65,7 +65,7 @@ func (p *program) settleAll(ctx context.Context, service *client.Client, all set
 	list, newest := []api.Operation{}, time.Time{}
 	for _, o := range listed {
 		if all.takes(o) {
-			list, newest = append(list, o), o.Since // the longest in doubt comes first
+			list, newest = append(list, o), o.Since.Time // the longest in doubt comes first
 		}
 	}
 	if !all.yes {

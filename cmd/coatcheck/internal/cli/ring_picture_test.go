@@ -20,8 +20,8 @@ func ringWith(size int, states map[int]string) api.WorkerRing {
 		slot := api.WorkerSlot{WorkerID: id, State: "free"}
 		if state := states[id]; state != "" {
 			slot.State, slot.Fence, slot.Holder = state, 7, "web"
-			slot.NotBefore = time.Unix(0, 0).UTC()
-			slot.NotAfter = slot.NotBefore.Add(time.Minute)
+			slot.NotBefore = api.At(time.Unix(0, 0).UTC())
+			slot.NotAfter = api.At(slot.NotBefore.Add(time.Minute))
 		}
 		ring.Slots = append(ring.Slots, slot)
 	}

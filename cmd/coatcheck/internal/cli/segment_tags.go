@@ -17,11 +17,11 @@ import (
 
 // shownTag is a tag as --json has it. Ids are strings: a JSON number may lose digits.
 type shownTag struct {
-	Tag         string    `json:"tag"`
-	MaxID       int64     `json:"max_id,string"`
-	Step        int64     `json:"step"`
-	UpdatedAt   time.Time `json:"updated_at"`
-	Description string    `json:"description,omitempty"`
+	Tag         string   `json:"tag"`
+	MaxID       int64    `json:"max_id,string"`
+	Step        int64    `json:"step"`
+	UpdatedAt   api.Time `json:"updated_at"`
+	Description string   `json:"description,omitempty"`
 }
 
 func (p *program) segmentSeedCommand() *cobra.Command {
@@ -62,7 +62,7 @@ func (p *program) segmentListCommand() *cobra.Command {
 		}
 		list := []shownTag{}
 		for _, tag := range tags {
-			list = append(list, shownTag{tag.Tag, tag.MaxID, tag.Step, tag.Updated, tag.Description})
+			list = append(list, shownTag{tag.Tag, tag.MaxID, tag.Step, api.At(tag.Updated), tag.Description})
 		}
 		return p.print(map[string]any{"tags": list}, tagTable(list))
 	})

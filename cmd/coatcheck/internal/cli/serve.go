@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coatcheck/coatcheck/access"
+	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/tracing"
 	"github.com/coatcheck/coatcheck/internal/redisprobe"
@@ -149,9 +150,18 @@ func (p *program) levelled(c *config.Service) (*slog.Logger, *slog.LevelVar) {
 	level.Set(c.LogLevel)
 	options := &slog.HandlerOptions{Level: level}
 	if c.LogFormat == "json" || p.json {
+		options.ReplaceAttr = wireTime
 		return slog.New(slog.NewJSONHandler(p.stderr, options)), level
 	}
 	return slog.New(slog.NewTextHandler(p.stderr, options)), level
+}
+
+// wireTime writes a time in the log as answers have it.
+func wireTime(_ []string, attr slog.Attr) slog.Attr {
+	if attr.Value.Kind() == slog.KindTime {
+		attr.Value = slog.StringValue(attr.Value.Time().UTC().Format(api.TimeFormat))
+	}
+	return attr
 }
 
 // openTraces starts the sending of traces; nil if they are not wanted. into has the service's name,

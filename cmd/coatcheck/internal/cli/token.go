@@ -50,7 +50,7 @@ func (p *program) tokenIssueCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return p.print(api.TokenIssued{Token: token.Value, ExpiresAt: token.ExpiresAt, Scope: token.Scope}, token.Value+"\n")
+		return p.print(api.TokenIssued{Token: token.Value, ExpiresAt: api.At(token.ExpiresAt), Scope: token.Scope}, token.Value+"\n")
 	})
 }
 

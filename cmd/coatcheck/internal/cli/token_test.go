@@ -27,7 +27,7 @@ func TestTokenIsIssuedAndShown(t *testing.T) {
 	var status api.TokenStatus
 	execute(t, env, "token", "show", "--json", "--", token).exits(done).into(&status)
 	expect.Equal(t, "state and scope in token show --json", [2]string{string(status.State), status.Scope}, [2]string{"issued", "billing"})
-	if left := time.Until(status.ExpiresAt); left < time.Hour || left > 11*time.Hour {
+	if left := time.Until(status.ExpiresAt.Time); left < time.Hour || left > 11*time.Hour {
 		t.Errorf("a token of 10 hours expires in %v", left)
 	}
 }

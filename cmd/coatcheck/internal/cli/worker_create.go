@@ -59,7 +59,7 @@ func endOf(pool api.WorkerPool) string {
 }
 
 func stateOf(pool api.WorkerPool) string {
-	if !pool.EndsAt.IsZero() && time.Until(pool.EndsAt) <= 0 {
+	if !pool.EndsAt.IsZero() && time.Until(pool.EndsAt.Time) <= 0 {
 		return "ended: its layout has no timestamps left"
 	}
 	if pool.Unasked {

@@ -142,7 +142,9 @@ func (s *service) usedUntil(t *testing.T) {
 		},
 		{ // never before its window, nor after it
 			func(api.WorkerLease) string { return "1970-01-01T00:00:00Z" },
-			func(lease api.WorkerLease, slot api.WorkerSlot) bool { return slot.NotAfter.Equal(lease.NotBefore.Time) },
+			func(lease api.WorkerLease, slot api.WorkerSlot) bool {
+				return slot.NotAfter.Equal(lease.NotBefore.Time)
+			},
 		},
 		{
 			func(api.WorkerLease) string { return "2999-01-01T01:00:00+01:00" },

@@ -7,7 +7,6 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/sqltest"
-	"github.com/coatcheck/coatcheck/segment"
 )
 
 // redisServer is a Redis that has each command on its disk before it answers.

@@ -117,13 +117,13 @@ func startNginx(t *testing.T, replaced map[string]string) (url string) {
 	port, err := proctest.Reserve()
 	expect.NoError(t, "reserve a port", err)
 	address := "127.0.0.1:" + strconv.Itoa(port.Number())
-	replaced["127.0.0.1:8000"] = address
 	for from, to := range replaced {
 		if !strings.Contains(conf, from) {
 			t.Fatalf("the page's nginx file lacks %s", from)
 		}
 		conf = strings.ReplaceAll(conf, from, to)
 	}
+	conf = strings.ReplaceAll(conf, "127.0.0.1:8000", address) // after a line with it was replaced
 	folder := t.TempDir()
 	var paths strings.Builder
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {

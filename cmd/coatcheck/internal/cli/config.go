@@ -11,17 +11,21 @@ import (
 )
 
 func (p *program) configCommand() *cobra.Command {
-	command := group("config", "Check and show the configuration", "")
+	var below []*cobra.Command
 	add := func(use, short string, do func(*config.Sources) error, check bool) {
 		sub := p.configOfService(use, short, do, check)
 		sub.AddCommand(p.configOfService("serve", short+" of the service", do, check),
 			p.configOfGateway("gateway", short+" of the gateway", do, check))
-		command.AddCommand(sub)
+		sub.Example = "  coatcheck config " + use + " --config coatcheck.yaml"
+		for _, of := range sub.Commands() {
+			of.Example = "  coatcheck config " + use + " " + of.Name() + " --config coatcheck.yaml"
+		}
+		below = append(below, sub)
 	}
 	add("check", "Find every fault of the configuration", p.configCheck, true)
 	add("print", "Print the configuration in force as YAML, with where each value comes from", p.configPrint, true)
 	add("env", "List every setting: flag, variable, default, unit", p.configEnv, false)
-	return command
+	return group("config", "Check and show the configuration", "", below...)
 }
 
 func (p *program) configOfService(use, short string, do func(*config.Sources) error, check bool) *cobra.Command {
@@ -72,6 +76,11 @@ type shownSetting struct {
 	Help     string `json:"help"`
 }
 
+// shownSettings is what --json prints of them.
+type shownSettings struct {
+	Settings []shownSetting `json:"settings"`
+}
+
 func shown(s *config.Setting) shownSetting {
 	value := s.Value
 	if s.Redact != nil {
@@ -89,7 +98,7 @@ func (p *program) configPrint(l *config.Sources) error {
 		list = append(list, line)
 		fmt.Fprintf(&people, "%s: %q # %s\n", line.Name, line.Value, line.Source)
 	}
-	return p.print(list, people.String())
+	return p.print(shownSettings{list}, people.String())
 }
 
 func (p *program) configEnv(l *config.Sources) error {
@@ -102,7 +111,8 @@ func (p *program) configEnv(l *config.Sources) error {
 			line(one.Flag, one.Variable, one.Value, one.Unit, reload(s.Hot), one.Help)
 		}
 	})
-	return p.print(list, people+"\nA file given with --config (or COATCHECK_CONFIG) takes the flags' names without the dashes in front.\n")
+	people += "\nA file given with --config (or COATCHECK_CONFIG) takes the flags' names without the dashes in front.\n"
+	return p.print(shownSettings{list}, people)
 }
 
 func reload(hot bool) string {

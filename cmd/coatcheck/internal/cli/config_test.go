@@ -40,10 +40,10 @@ func file(t *testing.T, content string) string {
 func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 	path := file(t, "prefix: from-file\nlisten: 127.0.0.1:1\nack: 1\ndev: true\nredis: redis://h:1\n")
 	env := map[string]string{"COATCHECK_CONFIG": path, "COATCHECK_LISTEN": "127.0.0.1:2", "COATCHECK_ACK": "2"}
-	var list []shownSetting
+	var list shownSettings
 	execute(t, env, "config", "print", "--json", "--ack=3").exits(done).into(&list)
 	got := map[string]string{}
-	for _, s := range list {
+	for _, s := range list.Settings {
 		got[s.Name] = s.Value + " by " + s.Source
 	}
 	for name, want := range map[string]string{

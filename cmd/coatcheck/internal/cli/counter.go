@@ -26,7 +26,8 @@ func (p *program) counterCommand() *cobra.Command {
 
 func (p *program) counterListCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "ls [PREFIX]", SuggestFor: []string{"list"}, Short: "List counters with their values",
+		Example: "  coatcheck counter ls orders",
+		Use:     "ls [PREFIX]", SuggestFor: []string{"list"}, Short: "List counters with their values",
 		Long: "List counters with their values, in the order of their keys, or those whose keys begin with PREFIX. Counters are listed " +
 			"that coatcheck has added to or set.",
 		Args: orNone(one("prefix", anything)),
@@ -63,7 +64,8 @@ func zoneOfKey(into *string) *config.Setting {
 func (p *program) counterGetCommand() *cobra.Command {
 	var zone string
 	command := &cobra.Command{
-		Use: "get KEY", SuggestFor: []string{"show", "read"}, Short: "Print a counter's value",
+		Example: "  coatcheck counter get 'orders:{yyyyMMdd}'",
+		Use:     "get KEY", SuggestFor: []string{"show", "read"}, Short: "Print a counter's value",
 		Long: "Print a counter's value: the last that was handed out. KEY can end in a date, as for coatcheck incr. Exit code 1: there " +
 			"is no such counter, or it holds no integer.",
 		Args: oneCounter,
@@ -93,7 +95,8 @@ type counterSet struct {
 func (p *program) counterSetCommand() *cobra.Command {
 	var set counterSet
 	command := &cobra.Command{
-		Use: "set KEY VALUE", Short: "Set a counter: the next value that is handed out is one more",
+		Example: "  coatcheck counter set orders 41000 --yes",
+		Use:     "set KEY VALUE", Short: "Set a counter: the next value that is handed out is one more",
 		Long: "Set a counter: the next value that is handed out is one more. Setting it back hands values out again, so that it takes " +
 			"--yes; so does setting what holds no integer.\n" +
 			"KEY can end in a date, as for coatcheck incr. A value that is negative goes after two dashes: coatcheck counter set -- KEY -5",
@@ -171,7 +174,8 @@ func (p *program) counterRemoveCommand() *cobra.Command {
 	var zone string
 	var yes bool
 	command := &cobra.Command{
-		Use: "rm KEY", SuggestFor: []string{"delete", "remove"}, Short: "Remove a counter: it begins again at 1",
+		Example: "  coatcheck counter rm orders --yes",
+		Use:     "rm KEY", SuggestFor: []string{"delete", "remove"}, Short: "Remove a counter: it begins again at 1",
 		Long: "Remove a counter: it begins again at 1, and hands its values out again. Without --yes it says where the counter is, and " +
 			"does nothing. KEY can end in a date, as for coatcheck incr.",
 		Args: oneCounter,

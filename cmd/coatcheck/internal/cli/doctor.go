@@ -31,7 +31,8 @@ type examination struct {
 
 func (p *program) doctorCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "doctor", Short: "Look at a Redis, or at a running service, and say what is wrong", Args: noArgs,
+		Example: "  coatcheck doctor --redis redis://localhost:6379 --ack 1",
+		Use:     "doctor", Short: "Look at a Redis, or at a running service, and say what is wrong", Args: noArgs,
 		Long: "Look at a Redis (--redis), or at a running service (--server): the worst is told first, each with what it risks, and the " +
 			"line that ends it.\n" +
 			"Give --ack, --clock-skew, --store-timeout and --prefix as the service has them.\n\n" +

@@ -48,9 +48,7 @@ func flagsOf(c *cobra.Command) []string {
 // Each flag that a variable or a file can stand for is a setting of a connection, of the store or
 // of the process, whatever commands there are.
 func TestFlagsWithAVariableAreSettings(t *testing.T) {
-	settings := slices.Concat(
-		config.ServiceSettings(&config.Service{}), config.GatewaySettings(&config.Gateway{Service: &config.Service{}}),
-		new(serviceAt).settings(), new(leafFlags).databases(), new(leafFlags).settings(), new(tagMove).databases())
+	settings := allSettings()
 	isOne := func(s *config.Setting) bool {
 		return slices.ContainsFunc(settings, func(o *config.Setting) bool { return o.Name == s.Name && o.Group == s.Group && o.Unit == s.Unit })
 	}

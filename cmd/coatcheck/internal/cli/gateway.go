@@ -100,7 +100,8 @@ func openListeners(c *config.Gateway) (clients, admin net.Listener, err error) {
 		return nil, nil, fmt.Errorf("%w; choose another address with --listen, or --listen 127.0.0.1:0 for a free port", err)
 	}
 	if admin, err = net.Listen("tcp", c.AdminListen); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("%w; choose another address with --admin-listen, or --admin-listen 127.0.0.1:0 for a free port", err),
+		return nil, nil, errors.Join(fmt.Errorf("%w; choose another address with --admin-listen, or --admin-listen 127.0.0.1:0 for a free port",
+			err),
 			clients.Close())
 	}
 	return clients, admin, nil

@@ -21,7 +21,8 @@ import (
 
 func (p *program) healthcheckCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "healthcheck", Short: "Ask a running service whether it is ready; exit code 0 if so", Args: noArgs,
+		Example: "  coatcheck healthcheck --listen 127.0.0.1:8080",
+		Use:     "healthcheck", Short: "Ask a running service whether it is ready; exit code 0 if so", Args: noArgs,
 		Long: "Ask the service on this machine, at --listen (or COATCHECK_LISTEN), for /readyz. For Docker's HEALTHCHECK, where no curl " +
 			"is at hand.",
 	}

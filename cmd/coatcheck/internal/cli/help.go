@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
+	"github.com/coatcheck/coatcheck/internal/names"
 )
 
 const helpWidth = 100
@@ -85,7 +86,7 @@ func completeChoices(command *cobra.Command) {
 // group is a command that only has others below it.
 func group(name, short, long string, commands ...*cobra.Command) *cobra.Command {
 	command := &cobra.Command{Use: name, Short: short, Long: long, Args: oneOfThese, SuggestionsMinimumDistance: 2,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+		Example: commands[0].Example, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	command.AddCommand(commands...)
 	return command
 }
@@ -116,6 +117,25 @@ func hideAllBut(flags *pflag.FlagSet, shown ...string) {
 	for _, name := range shown {
 		flags.Lookup(name).Hidden = false
 	}
+}
+
+// withNearest adds to the error of an unknown flag the one that may have been meant.
+func withNearest(flags *pflag.FlagSet, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || unknown.GetSpecifiedShortnames() != "" {
+		return err
+	}
+	var all []string
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if !flag.Hidden {
+			all = append(all, flag.Name)
+		}
+	})
+	name := unknown.GetSpecifiedName()
+	if near := names.Nearest(name, all, max(2, len(name)/3)); near != "" {
+		return fmt.Errorf("%w; is --%s meant?", err, near)
+	}
+	return err
 }
 
 // tryHelp points to the help after a usage error of a command.

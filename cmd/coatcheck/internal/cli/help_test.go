@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 )
@@ -80,4 +82,25 @@ func TestMistypedCommandNamesTheOneThatWasMeant(t *testing.T) {
 			execute(t, nil, strings.Fields(line)...).exits(usage, "has no command", "Did you mean: "+want)
 		})
 	}
+}
+
+func TestEveryHelpHasAnExample(t *testing.T) {
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Hidden {
+			return // for the program itself
+		}
+		if !strings.HasPrefix(strings.TrimLeft(c.Example, " "), "coatcheck") && !strings.Contains(c.Example, "$("+c.CommandPath()) {
+			t.Errorf("%s: got the example %q, want one that begins with coatcheck", c.CommandPath(), c.Example)
+		}
+		for line := range strings.Lines(c.Example) {
+			if words := strings.Fields(line); len(words) > 1 && !strings.Contains(line, "coatcheck "+strings.Join(strings.Fields(c.CommandPath())[1:], " ")) {
+				t.Errorf("the example of %s is of another command: %s", c.CommandPath(), line)
+			}
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(ownCommand())
 }

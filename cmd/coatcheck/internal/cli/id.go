@@ -82,18 +82,20 @@ const (
 )
 
 func (p *program) idCommand() *cobra.Command {
-	command := p.snowflakeCommand("id", "Make ids, one a line: Snowflake ids, from segments, UUIDs, ULIDs, TypeIDs")
-	command.AddCommand(p.snowflakeCommand("snowflake", "Make Snowflake ids, as id without it does"), p.idSegmentCommand(),
+	command := p.snowflakeCommand("id", "Make ids, one a line: Snowflake ids, from segments, UUIDs, ULIDs, TypeIDs",
+		"  coatcheck id orders -n 10")
+	command.AddCommand(p.snowflakeCommand("snowflake", "Make Snowflake ids, as id without it does",
+		"  coatcheck id snowflake orders -n 10"), p.idSegmentCommand(),
 		p.idUUIDCommand(), p.idULIDCommand(), p.idTypeIDCommand(), p.idDecodeCommand())
 	return command
 }
 
 // snowflakeCommand makes Snowflake ids, as id and, like the path in HTTP, as id snowflake.
-func (p *program) snowflakeCommand(name, short string) *cobra.Command {
+func (p *program) snowflakeCommand(name, short, example string) *cobra.Command {
 	var form idForm
 	var n int64
 	command := &cobra.Command{
-		Use: name + " [POOL]", Short: short,
+		Use: name + " [POOL]", Short: short, Example: example,
 		Long: "Make Snowflake ids, one a line: ID=$(coatcheck id). A running service stamps them with its own worker id. Straight on " +
 			"Redis a worker id is leased for\n" +
 			"the moment of the call, and pool \"default\" is taken where none is named. id snowflake is the same as id; ids of a pool that " +

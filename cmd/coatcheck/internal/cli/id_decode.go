@@ -25,7 +25,8 @@ func (p *program) idDecodeCommand() *cobra.Command {
 	var form idForm
 	var origin idOrigin
 	command := &cobra.Command{
-		Use: "decode ID…", Short: "Take ids apart: time, datacenter, worker id, sequence",
+		Example: "  coatcheck id decode 912005991254458368 --pool orders",
+		Use:     "decode ID…", Short: "Take ids apart: time, datacenter, worker id, sequence",
 		Long: "Take ids apart: time, datacenter, worker id, sequence. An id does not tell its layout and epoch: name them, or the " +
 			"--pool that has them, for which a service or\n" +
 			"Redis is asked. Without them they are those of a pool that names none. --format ulid or typeid: the time, the\n" +
@@ -106,5 +107,5 @@ func (p *program) decodeIDs(texts []string, format snowflake.Format, style snowf
 				strconv.FormatInt(one.Sequence, 10))
 		}
 	})
-	return p.print(list, people)
+	return p.print(map[string][]api.DecodedID{"ids": list}, people)
 }

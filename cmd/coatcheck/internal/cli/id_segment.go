@@ -19,7 +19,8 @@ func (p *program) idSegmentCommand() *cobra.Command {
 	var form idForm
 	var n int64
 	command := &cobra.Command{
-		Use: "segment TAG", Short: "Make ids from a tag's segment, one a line",
+		Example: "  coatcheck id segment orders -n 10",
+		Use:     "segment TAG", Short: "Make ids from a tag's segment, one a line",
 		Long: "Make ids from a tag's segment, one a line: small numbers that rise. A running service takes them from the range that it " +
 			"has fetched ahead; straight on Redis each call takes\n" +
 			"just its own from the counter behind the tag, and --segment-create=false there means what it means for the service. Exit code " +

@@ -58,8 +58,9 @@ func TestIDsInEveryFormatAreDecoded(t *testing.T) {
 			if len(made.IDs) != 1 || !regexp.MustCompile(form).MatchString(made.IDs[0]) {
 				t.Fatalf("an id as %s: got %q, want one of the form %s", format, made.IDs, form)
 			}
-			var parts []api.DecodedID
-			execute(t, nil, append([]string{"id", "decode", "--json", "--pool", "orders", "--format", format, made.IDs[0]}, at...)...).exits(done).into(&parts)
+			var decoded map[string][]api.DecodedID
+			execute(t, nil, append([]string{"id", "decode", "--json", "--pool", "orders", "--format", format, made.IDs[0]}, at...)...).exits(done).into(&decoded)
+			parts := decoded["ids"]
 			if len(parts) != 1 {
 				t.Fatalf("id decode %s: got %+v, want one id", made.IDs[0], parts)
 			}
@@ -110,8 +111,9 @@ func TestDecodeNeedsNoService(t *testing.T) {
 	twitter := []string{"--epoch", "2010-11-04T01:42:54.657Z", "--layout", "41/10/12"}
 	execute(t, nil, append([]string{"id", "decode", "1169786042799259000", "890399407000784896"}, twitter...)...).
 		exits(done).prints("2019-09-06T01:35:00.834Z", "39", "3448", "2017-07-27T02:32:16.107Z")
-	var parts []api.DecodedID
-	execute(t, nil, "id", "decode", "--json", "4194308096").exits(done).into(&parts)
+	var decoded map[string][]api.DecodedID
+	execute(t, nil, "id", "decode", "--json", "4194308096").exits(done).into(&decoded)
+	parts := decoded["ids"]
 	if len(parts) != 1 {
 		t.Fatalf("id decode 4194308096: got %+v, want one id", parts)
 	}

@@ -17,7 +17,8 @@ import (
 
 func (p *program) idUUIDCommand() *cobra.Command {
 	return p.textCommand(&cobra.Command{
-		Use: "uuid [4|7]", Short: "Make UUIDs, one a line",
+		Example: "  coatcheck id uuid 7 -n 3",
+		Use:     "uuid [4|7]", Short: "Make UUIDs, one a line",
 		Long: "Make UUIDs, one a line, of version 7, which rise with time and from one to the next of a call, or of version 4, which " +
 			"are random. They need no service.",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -40,7 +41,8 @@ func (p *program) idUUIDCommand() *cobra.Command {
 
 func (p *program) idULIDCommand() *cobra.Command {
 	return p.textCommand(&cobra.Command{
-		Use: "ulid", Short: "Make ULIDs, one a line",
+		Example: "  coatcheck id ulid",
+		Use:     "ulid", Short: "Make ULIDs, one a line",
 		Long: "Make ULIDs, one a line, which rise with time and from one to the next of a call. They need no service.",
 		Args: noArgs,
 	}, func([]string) textKind {
@@ -50,7 +52,8 @@ func (p *program) idULIDCommand() *cobra.Command {
 
 func (p *program) idTypeIDCommand() *cobra.Command {
 	return p.textCommand(&cobra.Command{
-		Use: "typeid [PREFIX]", Short: "Make TypeIDs, one a line",
+		Example: "  coatcheck id typeid order",
+		Use:     "typeid [PREFIX]", Short: "Make TypeIDs, one a line",
 		Long: "Make TypeIDs, one a line: PREFIX, a _ and a UUID of version 7 in base 32, such as order_01h455vb4pex5vsknk084sn02q. They " +
 			"rise with time and from one to the next of a\n" +
 			"call, and need no service.",
@@ -108,7 +111,7 @@ func (p *program) decodeTexts(texts []string, format string) error {
 		}
 		list = append(list, api.DecodedText{ID: parts.ID, Prefix: parts.Prefix, UUID: parts.UUID, Time: api.At(parts.Time)})
 	}
-	return p.print(list, tabular("ID\tTIME\tUUID\tPREFIX", func(line func(...string)) {
+	return p.print(map[string][]api.DecodedText{"ids": list}, tabular("ID\tTIME\tUUID\tPREFIX", func(line func(...string)) {
 		for _, one := range list {
 			line(one.ID, textTime(one.Time.Time), one.UUID, one.Prefix)
 		}

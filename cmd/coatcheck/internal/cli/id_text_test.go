@@ -29,9 +29,9 @@ func TestULIDsAndTypeIDsAreDecoded(t *testing.T) {
 	lockDoors(t, func(t *testing.T, at []string) {
 		tell(t, at, []told{
 			{"id decode --json --format typeid prefix_01h455vb4pex5vsknk084sn02q", done,
-				`[{"id":"prefix_01h455vb4pex5vsknk084sn02q","prefix":"prefix","uuid":"01890a5d-ac96-774b-bcce-b302099a8057","time":"2023-06-30T03:34:18.518Z"}]` + "\n"},
+				`{"ids":[{"id":"prefix_01h455vb4pex5vsknk084sn02q","prefix":"prefix","uuid":"01890a5d-ac96-774b-bcce-b302099a8057","time":"2023-06-30T03:34:18.518Z"}]}` + "\n"},
 			{"id decode --json --format ulid 01ARZ3NDEKTSV4RRFFQ69G5FAV", done,
-				`[{"id":"01ARZ3NDEKTSV4RRFFQ69G5FAV","uuid":"01563e3a-b5d3-d676-4c61-efb99302bd5b","time":"2016-07-30T23:54:10.259Z"}]` + "\n"},
+				`{"ids":[{"id":"01ARZ3NDEKTSV4RRFFQ69G5FAV","uuid":"01563e3a-b5d3-d676-4c61-efb99302bd5b","time":"2016-07-30T23:54:10.259Z"}]}` + "\n"},
 			{"id decode --format ulid 01ARZ3NDEKTSV4RRFFQ69G5FAV", done, "" +
 				"ID                          TIME                      UUID                                  PREFIX\n" +
 				"01ARZ3NDEKTSV4RRFFQ69G5FAV  2016-07-30T23:54:10.259Z  01563e3a-b5d3-d676-4c61-efb99302bd5b  \n"},

@@ -31,7 +31,8 @@ func (i *increment) bind() []*config.Setting {
 		repeatable("request-id", "makes the command repeatable for a day: the same id gets the same values of a counter, and adds once",
 			&i.RequestID),
 		config.Optional(config.Span("ttl", config.Unsaid, counter.MinTTL, counter.MaxTTL, "when the counter ends, from now, if this "+
-			"call begins it; a counter without an end is refused. Empty: the end that it has, none, or with a date two days after its period", &i.TTL)),
+			"call begins it; a counter without an end is refused. Empty: the end that it has, none, or with a date two days after its "+
+			"period", &i.TTL)),
 		config.Optional(config.Choice("after-loss", config.Unsaid, []string{client.StayAfterLoss}, "for a count whose values nobody uses, with "+
 			"--limit and an end: after a loss it goes on from the last value that is known. Empty: as the service is set", &i.AfterLoss)),
 		config.Text("template", config.Unsaid, "text", "how each value is written, such as ORD-{yyyyMMdd}-{n:6}; with a date in it the "+
@@ -45,7 +46,8 @@ func (i *increment) bind() []*config.Setting {
 func (p *program) incrCommand() *cobra.Command {
 	var asked increment
 	command := &cobra.Command{
-		Use: "incr KEY", Short: "Add to a counter, and print the values that are now yours",
+		Example: "  coatcheck incr 'orders:{yyyyMMdd}' --template 'ORD-{yyyyMMdd}-{n:12}'",
+		Use:     "incr KEY", Short: "Add to a counter, and print the values that are now yours",
 		Long: "Add to a counter, and print the values that are now yours, one a line: N=$(coatcheck incr orders).\n\n" +
 			"KEY can end in a date after a colon, as orders:{yyyyMMdd}: the counter then begins anew with each day, month or year. A " +
 			"--template with a date does the same for a KEY\n" +

@@ -12,7 +12,8 @@ import (
 
 func (p *program) installCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "install FILE", Short: "Copy this program to a file", Args: func(_ *cobra.Command, args []string) error {
+		Example: "  coatcheck install /shared/coatcheck",
+		Use:     "install FILE", Short: "Copy this program to a file", Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError{errors.New("the file to write belongs here, such as: coatcheck install /shared/coatcheck")}
 			}

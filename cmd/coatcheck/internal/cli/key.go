@@ -61,13 +61,17 @@ func (w *wanted) settings() []*config.Setting {
 		config.Choice("role", "use", []string{"read", "use", "admin"},
 			"what it may do: read looks; use draws values, leases, locks and issues tokens; admin sets and removes", &w.role),
 		namesSetting("prefix", &w.names),
-		days("ttl", "how long it is good for, such as 90d; empty: for ever", &w.ttl),
+		config.Optional(config.Span("ttl", config.Unsaid, time.Second, longestKey, "how long it is good for, such as 90d; empty: for ever",
+			&w.ttl)),
 		config.Rate("rate", "how often its principal may ask, such as 100/s; empty: as the service says for all", &w.rate),
 		config.Optional(config.Number("burst", "", 1, 1_000_000, "requests",
 			"how many requests beyond that rate may come at once", &w.burst)),
 		config.Text("label", "", "text", "a note for people", &w.label),
 	}
 }
+
+// longestKey is how long a key that ends can be good for.
+const longestKey = 36_500 * 24 * time.Hour
 
 func namesSetting(name string, into *access.Names) *config.Setting {
 	return &config.Setting{Name: name, Unit: "name,…",
@@ -86,28 +90,6 @@ func namesSetting(name string, into *access.Names) *config.Setting {
 			}
 			return nil
 		}}
-}
-
-// days is a duration that may be written in days.
-func days(name, help string, into *time.Duration) *config.Setting {
-	return &config.Setting{Name: name, Unit: "duration", Help: help, Parse: func(s string) (err error) {
-		*into = 0
-		if s == "" {
-			return nil
-		}
-		if number, ok := strings.CutSuffix(s, "d"); ok {
-			n, err := strconv.Atoi(number)
-			if err != nil || n < 1 || n > 36500 {
-				return fmt.Errorf("%q is not a number of days such as 90d", s)
-			}
-			*into = time.Duration(n) * 24 * time.Hour
-			return nil
-		}
-		if *into, err = time.ParseDuration(s); err != nil || *into < time.Second {
-			return fmt.Errorf("%q is not a duration such as 90d or 12h", s)
-		}
-		return nil
-	}}
 }
 
 func (p *program) keyNewCommand() *cobra.Command {
@@ -232,7 +214,8 @@ func (p *program) keyAddCommand() *cobra.Command {
 
 func (p *program) keyRemoveCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "rm ID… --redis URL", Short: "Remove keys from Redis; services refuse them within five seconds",
+		Example: "  coatcheck key rm k7x2 --redis redis://localhost:6379",
+		Use:     "rm ID… --redis URL", Short: "Remove keys from Redis; services refuse them within five seconds",
 		Args: some("one id at least belongs here"),
 	}
 	k := bindKeys(command.Flags())
@@ -261,7 +244,8 @@ func (p *program) keyRemoveCommand() *cobra.Command {
 
 func (p *program) keyHashCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "hash", Short: "Read a key from standard input and print its id and its SHA-256", Args: noArgs,
+		Example: "  coatcheck key hash < key.txt",
+		Use:     "hash", Short: "Read a key from standard input and print its id and its SHA-256", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			line, err := untilEnd(c.Context(), func() ([]byte, error) { return bufio.NewReaderSize(c.InOrStdin(), 1024).ReadSlice('\n') })
 			switch {
@@ -290,7 +274,8 @@ type listedKey struct {
 
 func (p *program) keyListCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "ls", Short: "List keys of the file (--access), the environment and Redis (--redis)", Args: noArgs,
+		Example: "  coatcheck key ls --access keys.yaml",
+		Use:     "ls", Short: "List keys of the file (--access), the environment and Redis (--redis)", Args: noArgs,
 	}
 	k := bindKeys(command.Flags())
 	return p.loaded(command, &k.Sources, func(c *cobra.Command, _ []string) error {
@@ -353,5 +338,5 @@ func (p *program) printKeys(list []listedKey) error {
 			line(one.ID, one.Principal, one.Role.String(), names, one.Rate.String(), ends, one.Source, one.Label)
 		}
 	})
-	return p.print(list, people)
+	return p.print(map[string][]listedKey{"keys": list}, people)
 }

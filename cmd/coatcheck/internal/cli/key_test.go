@@ -89,8 +89,9 @@ func TestKeysInRedis(t *testing.T) {
 	}
 	execute(t, nil, "key", "add", strings.Replace(line, ":use:", ":read:", 1), "--redis", redis.URL()).exits(failed, "already")
 	eventually(t, "the added key is good", func() bool { return incr(green.Key) == 200 })
-	var list []listedKey
-	execute(t, nil, "key", "ls", "--json", "--redis", redis.URL()).exits(done).into(&list)
+	var listed map[string][]listedKey
+	execute(t, nil, "key", "ls", "--json", "--redis", redis.URL()).exits(done).into(&listed)
+	list := listed["keys"]
 	if len(list) != 2 || list[0].Source != "redis" || list[0].Added.IsZero() {
 		t.Errorf("key ls: got %+v, want two keys, the first of them of redis and with its moment", list)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +26,8 @@ type limitTaking struct {
 func (p *program) limitCommand() *cobra.Command {
 	var asked limitTaking
 	command := &cobra.Command{
-		Use: "limit NAME", Short: "Take from a rate limit, or exit with 75",
+		Example: "  coatcheck limit sms:customer-17 --rate 10/h && ./send-sms",
+		Use:     "limit NAME", Short: "Take from a rate limit, or exit with 75",
 		Long: "Take from a rate limit, and print how much can be taken at once after that: coatcheck limit sms:customer-17 --rate 10/h " +
 			"&& send-sms …\n\n" +
 			"Exit code 75: there is no room now, and nothing was taken, or the service is away; what is printed says which, and when there " +
@@ -75,11 +77,8 @@ func limitRate(name, help string, into *client.LimitRate) *config.Setting {
 
 // parseSpan reads s, m, h and d, each for one of it, and durations.
 func parseSpan(text string) (time.Duration, error) {
-	switch text {
-	case "s", "m", "h":
+	if slices.Contains([]string{"s", "m", "h", "d"}, text) {
 		text = "1" + text
-	case "d":
-		text = "24h"
 	}
-	return time.ParseDuration(text)
+	return config.ParseDuration(text)
 }

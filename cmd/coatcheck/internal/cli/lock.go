@@ -69,7 +69,8 @@ func ownerOf(name string) string {
 
 func (p *program) lockListCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "ls [NAME]", SuggestFor: []string{"get", "show", "list", "status", "info"}, Short: "List the locks that are held, or show " +
+		Example: "  coatcheck lock ls deploy",
+		Use:     "ls [NAME]", SuggestFor: []string{"get", "show", "list", "status", "info"}, Short: "List the locks that are held, or show " +
 			"one with its queue",
 		Long: "List the locks that are held, with their holders, or show one with all who wait for it. Locks of plain clients of " +
 			"redislock are shown by their name, and not listed.",

@@ -22,7 +22,8 @@ type lockBreak struct {
 func (p *program) lockBreakCommand() *cobra.Command {
 	b := &lockBreak{}
 	command := &cobra.Command{
-		Use: "break NAME", SuggestFor: []string{"release", "rm", "delete", "unlock", "force"}, Short: "Take a lock from its holder",
+		Example: "  coatcheck lock break deploy --fence 7 --yes",
+		Use:     "break NAME", SuggestFor: []string{"release", "rm", "delete", "unlock", "force"}, Short: "Take a lock from its holder",
 		Long: "Take a lock from its holder, and print a new fence: a resource that is told of it refuses the holder from then on. The " +
 			"holder hears of it at its next renewal, and may\n" +
 			"work until then; the lock goes to the next who waits at once. Without --yes it says what it would do, and does nothing.",

@@ -29,7 +29,8 @@ type lockRun struct {
 func (p *program) lockRunCommand() *cobra.Command {
 	r := &lockRun{commandRun: p.commandRun()}
 	command := &cobra.Command{
-		Use: "run NAME -- CMD…", Short: "Run a command under a lock",
+		Example: "  coatcheck lock run --wait 5m deploy -- ./deploy.sh",
+		Use:     "run NAME -- CMD…", Short: "Run a command under a lock",
 		Long: "Run CMD while holding the lock NAME. LOCK_NAME, LOCK_FENCE and the end of the lease (LOCK_NOT_AFTER_FILE) are in its " +
 			"environment. The lock is renewed while CMD\n" +
 			"runs, and given back when CMD and its process group have ended. When it is lost, CMD and its group are stopped before another " +

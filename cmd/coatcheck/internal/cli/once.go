@@ -58,7 +58,8 @@ func (r onceRecord) story() string {
 func (p *program) onceCommand() *cobra.Command {
 	r := &once{commandRun: p.commandRun()}
 	command := &cobra.Command{
-		Use: "once KEY -- CMD…", Short: "Run a command if none has for this key",
+		Example: "  coatcheck once 'nightly:{yyyyMMdd}' -- ./nightly.sh",
+		Use:     "once KEY -- CMD…", Short: "Run a command if none has for this key",
 		Long: "Run CMD if none has for KEY: coatcheck once nightly:{yyyyMMdd} -- ./nightly on three nodes runs it on one of them, once " +
 			"a day. A date in braces makes the key one\n" +
 			"of the day, month or year. ONCE_KEY, ONCE_OPERATION, ONCE_FENCE and ONCE_ATTEMPT are in CMD's environment.\n\n" +

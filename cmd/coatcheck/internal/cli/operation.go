@@ -31,7 +31,8 @@ func (p *program) operationListCommand() *cobra.Command {
 	var inDoubt bool
 	var prefix string
 	command := &cobra.Command{
-		Use: "ls", SuggestFor: []string{"list"}, Short: "List the operations in doubt, the oldest first", Args: noArgs,
+		Example: "  coatcheck operation ls --in-doubt",
+		Use:     "ls", SuggestFor: []string{"list"}, Short: "List the operations in doubt, the oldest first", Args: noArgs,
 		Long: "List the operations in doubt: an attempt began and ended without an answer, so it is not known whether it had its effect. " +
 			"The one that is in doubt for longest comes first. Find out what became of it by its name or request id in the service's " +
 			"own records, " +
@@ -69,7 +70,8 @@ func operationTable(list []api.Operation) string {
 
 func (p *program) operationShowCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "show OPERATION", SuggestFor: []string{"get", "status", "info"}, Short: "Say where an operation stands",
+		Example: "  coatcheck operation show k249VWzn4yaRVjsxcnpYY5nNDyxpCP8m",
+		Use:     "show OPERATION", SuggestFor: []string{"get", "status", "info"}, Short: "Say where an operation stands",
 		Long: "Say where an operation stands: whether an attempt runs, it is completed or in doubt, or an operator has refused it.",
 		Args: oneOperation,
 	}
@@ -105,7 +107,8 @@ func clockOrNone(at time.Time) string {
 
 func (p *program) operationForgetCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "forget OPERATION", SuggestFor: []string{"rm", "delete"}, Short: "Forget a recorded answer, so that the next request runs",
+		Example: "  coatcheck operation forget k249VWzn4yaRVjsxcnpYY5nNDyxpCP8m",
+		Use:     "forget OPERATION", SuggestFor: []string{"rm", "delete"}, Short: "Forget a recorded answer, so that the next request runs",
 		Long: "Forget the recorded answer of an operation: the next request with its token or key runs it again, with a larger fence.\n" +
 			"Repeating it is harmless. An operation in doubt has no answer: settle it. Exit code 75: an attempt may still be running, or " +
 			"the service is away.",
@@ -159,7 +162,8 @@ func (p *program) operationSettleCommand() *cobra.Command {
 	var told settling
 	var all settlingAll
 	command := &cobra.Command{
-		Use: "settle OPERATION", Short: "End the doubt about an operation, after looking at its effect",
+		Example: "  coatcheck operation settle k249VWzn4yaRVjsxcnpYY5nNDyxpCP8m --completed --status 201 --reason 'in the ledger'",
+		Use:     "settle OPERATION", Short: "End the doubt about an operation, after looking at its effect",
 		Long: "End the doubt about an operation, after looking at its effect in the service's own records.\n\n" +
 			"--completed: it happened. Its answer is recorded (--status, --content-type, --body), and every repeat gets it.\n" +
 			"--not-begun: it did not happen. The next request with its token or key runs it, with a larger fence.\n" +

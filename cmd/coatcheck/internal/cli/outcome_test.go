@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +21,9 @@ type result struct {
 func execute(t *testing.T, env map[string]string, args ...string) result {
 	t.Helper()
 	code, stdout, stderr := coatcheck(t, env, args...)
+	if slices.Contains(args, "--json") && strings.HasPrefix(stdout, "[") {
+		t.Errorf("coatcheck %s prints JSON without an object at the top: %s", strings.Join(args, " "), stdout)
+	}
 	return result{t, "coatcheck " + strings.Join(args, " "), code, stdout, stderr}
 }
 

@@ -30,11 +30,12 @@ const (
 
 // program is a command's input from outside.
 type program struct {
-	getenv func(string) string
-	stdout io.Writer
-	stderr io.Writer
-	json   bool
-	shown  func() // ends what a terminal shows while a command waits; nil = nothing is shown
+	getenv  func(string) string
+	environ func() []string // nil = there is no list of it
+	stdout  io.Writer
+	stderr  io.Writer
+	json    bool
+	shown   func() // ends what a terminal shows while a command waits; nil = nothing is shown
 }
 
 // usageError is a wrong command line or configuration.
@@ -66,19 +67,23 @@ func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 func Main() (code int) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	p := &program{getenv: os.Getenv, environ: os.Environ, stdout: os.Stdout, stderr: os.Stderr}
+	return p.run(ctx, os.Args[1:])
 }
 
 // run is the whole program, for tests: it ends when the command has, or soon after the context.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	p := &program{getenv: getenv, stdout: stdout, stderr: stderr}
+	return (&program{getenv: getenv, stdout: stdout, stderr: stderr}).run(ctx, args)
+}
+
+func (p *program) run(ctx context.Context, args []string) int {
 	root := p.command(args...)
 	if len(args) > 0 && slices.Contains([]string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}, args[0]) {
 		completeChoices(root)
 	}
 	root.SetArgs(withOperationLast(root, args))
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
 	command, err := root.ExecuteContextC(ctx)
 	p.quiet()
 	if err == nil {
@@ -87,10 +92,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if exit, ok := errors.AsType[exitError](err); ok {
 		return exit.code
 	}
-	fmt.Fprintf(stderr, "coatcheck: %s\n", printable(err.Error()))
+	fmt.Fprintf(p.stderr, "coatcheck: %s\n", printable(err.Error()))
 	// cobra itself refuses a command that there is not, before any runs
 	if errors.As(err, &usageError{}) || strings.HasPrefix(err.Error(), "unknown command") {
-		fmt.Fprintln(stderr, tryHelp(command))
+		fmt.Fprintln(p.stderr, tryHelp(command))
 		return usage
 	}
 	if coded, ok := errors.AsType[codedError](err); ok {
@@ -114,7 +119,8 @@ func (p *program) subcommands() []subcommand {
 		{"serve", run, p.serveCommand}, {"gateway", run, p.gatewayCommand}, {"healthcheck", run, p.healthcheckCommand},
 		{"install", run, p.installCommand},
 		{"incr", handOut, p.incrCommand}, {"counter", handOut, p.counterCommand}, {"id", handOut, p.idCommand},
-		{"segment", handOut, p.segmentCommand}, {"token", handOut, p.tokenCommand}, {"operation", handOut, p.operationCommand}, {"limit", handOut, p.limitCommand},
+		{"segment", handOut, p.segmentCommand}, {"token", handOut, p.tokenCommand}, {"operation", handOut, p.operationCommand},
+		{"limit", handOut, p.limitCommand},
 		{"lock", handOut, p.lockCommand}, {"once", handOut, p.onceCommand}, {"worker", handOut, p.workerCommand},
 		{"config", look, p.configCommand}, {"key", look, p.keyCommand}, {"store", look, p.storeCommand},
 		{"doctor", look, p.doctorCommand},
@@ -126,8 +132,9 @@ func (p *program) subcommands() []subcommand {
 // them, it is the only one: all their flags take longer to make than most commands run.
 func (p *program) command(args ...string) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "coatcheck",
-		Short: "Counters, ids, worker ids, one-use tokens and locks on Redis",
+		Example: "  coatcheck serve --dev",
+		Use:     "coatcheck",
+		Short:   "Counters, ids, worker ids, one-use tokens and locks on Redis",
 		Long: "coatcheck hands out counters, ids, leased worker ids, one-use idempotency tokens and locks, on Redis or on a store of " +
 			"its own.\n\n" +
 			"Begin with `coatcheck serve --dev`. A flag that --help has under a heading, such as Store, has an environment variable " +
@@ -145,7 +152,15 @@ func (p *program) command(args ...string) *cobra.Command {
 		}
 		return c.Help()
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.PersistentPreRun = func(c *cobra.Command, _ []string) {
+		if c.Hidden || p.environ == nil {
+			return // for the program itself, or the shell
+		}
+		for _, warning := range strangers(p.environ()) {
+			fmt.Fprintf(p.stderr, "coatcheck: %s\n", warning)
+		}
+	}
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usageError{withNearest(c.Flags(), err)} })
 	below := p.subcommands()
 	if i := slices.IndexFunc(below, func(c subcommand) bool { return len(args) > 0 && c.name == args[0] }); i >= 0 {
 		below = below[i : i+1]

@@ -114,7 +114,8 @@ func (l *leafFlags) leafError(err error) error {
 
 func (p *program) segmentCreateCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "create-table", Short: "Create the table of the tags if it is not there", Args: noArgs,
+		Example: "  coatcheck segment create-table --sql mysql://coatcheck@db.example:3306/ids",
+		Use:     "create-table", Short: "Create the table of the tags if it is not there", Args: noArgs,
 		Long: "Create the table of the tags, as Leaf has it, or with --table " + segment.DefaultSequenceTable + " as --segment-table " +
 			"names it, if it is not there,\n" +
 			"and check that it has the columns that it needs. Repeating it is harmless.",

@@ -37,7 +37,8 @@ type tagMove struct {
 func (p *program) segmentMoveCommand() *cobra.Command {
 	m := &tagMove{}
 	command := &cobra.Command{
-		Use: "move TAG", Short: "Move a tag between an SQL database and Redis, while it is used", Args: oneTag,
+		Example: "  coatcheck segment move orders --from mysql://leaf@db.example:3306/ids --to redis://localhost:6379",
+		Use:     "move TAG", Short: "Move a tag between an SQL database and Redis, while it is used", Args: oneTag,
 		Long: "Move a tag between an SQL database and Redis, while it is used: it is retired where it is, and only then, when it is " +
 			"known which ids can have been handed out, it is opened where it goes.\n" +
 			"In between no process gets a new range. Repeat it if it fails in the middle. Leaf's own servers take no notice of a tag " +

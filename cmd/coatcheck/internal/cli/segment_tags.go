@@ -28,7 +28,8 @@ func (p *program) segmentSeedCommand() *cobra.Command {
 	var start, step int64
 	var description string
 	command := &cobra.Command{
-		Use: "seed TAG", Short: "Add a tag with its first id and its step", Args: oneTag,
+		Example: "  coatcheck segment seed orders --start 1 --step 2000",
+		Use:     "seed TAG", Short: "Add a tag with its first id and its step", Args: oneTag,
 		Long: "Add a tag with its first id and its step. Exit code 1 if it is there already: then it stays as it is.",
 	}
 	l := bindLeaf(command.Flags(),
@@ -50,7 +51,8 @@ func (p *program) segmentSeedCommand() *cobra.Command {
 
 func (p *program) segmentListCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "ls", Short: "List the tags, as Leaf's page /db does", Args: noArgs,
+		Example: "  coatcheck segment ls --json",
+		Use:     "ls", Short: "List the tags, as Leaf's page /db does", Args: noArgs,
 		Long: "List the tags of the database, as Leaf's page /db does; that page of the service has those in Redis. All ids that a tag " +
 			"has handed out are below its MAX. A step of 0 is a tag that is retired.",
 	}
@@ -81,7 +83,8 @@ func tagTable(tags []shownTag) string {
 
 func (p *program) segmentRetireCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "retire TAG", Short: "End a tag, and say where it ended", Args: oneTag,
+		Example: "  coatcheck segment retire orders",
+		Use:     "retire TAG", Short: "End a tag, and say where it ended", Args: oneTag,
 		Long: "End a tag: its step becomes 0, and no process is handed a range of it any more (Leaf's own servers take no notice). " +
 			"Processes use up the ranges that they have. Repeating it is harmless.",
 	}
@@ -99,7 +102,8 @@ func (p *program) segmentRetireCommand() *cobra.Command {
 func (p *program) segmentSetCommand() *cobra.Command {
 	var next int64
 	command := &cobra.Command{
-		Use: "set TAG NEXT", Short: "Say at which id a tag in Redis goes on",
+		Example: "  coatcheck segment set orders 2001",
+		Use:     "set TAG NEXT", Short: "Say at which id a tag in Redis goes on",
 		Long: "Say at which id a tag in Redis goes on, once it is held after a loss (counter-behind): find out what was handed out, and " +
 			"begin after that. It goes forward only.\n" +
 			"Ranges that services have fetched ahead stay in use. Exit code 2: NEXT is below what Redis knows of.",

@@ -24,7 +24,8 @@ import (
 
 func (p *program) serveCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "serve", Short: "Run the service", Args: noArgs,
+		Example: "  coatcheck serve --redis redis://localhost:6379",
+		Use:     "serve", Short: "Run the service", Args: noArgs,
 		Long: "Run the service. Without arguments it uses the embedded store and listens on 127.0.0.1:8080.",
 	}
 	l := config.BindService(command.Flags())

@@ -19,7 +19,8 @@ func (p *program) storeCommand() *cobra.Command {
 
 func (p *program) storeRestoredCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "restored", Short: "Say that Redis was started from a copy or a backup",
+		Example: "  coatcheck store restored --redis redis://localhost:6379",
+		Use:     "restored", Short: "Say that Redis was started from a copy or a backup",
 		Long: "Say that this Redis was started from a copy or a backup. All state under the prefix counts as possibly lost, once: " +
 			"worker ids wait until every one that may be in use has ended, counters and segments go on past all values, or are held.\n" +
 			"Run it with --redis, after Redis has started and before services use it again. To run it twice is harmless. Tokens that " +
@@ -39,7 +40,8 @@ func (p *program) storeRestoredCommand() *cobra.Command {
 
 func (p *program) replicasGoneCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "replicas-gone [PLACE…]", Short: "Say that replicas which have confirmed writes are gone for good",
+		Example: "  coatcheck store replicas-gone 10.0.0.7:6379 --redis redis://localhost:6379",
+		Use:     "replicas-gone [PLACE…]", Short: "Say that replicas which have confirmed writes are gone for good",
 		Long: "Say that replicas which have confirmed writes under --ack all are gone for good, and that none of them becomes master. " +
 			"Each write waits for them, and its outcome is unknown without them. PLACE is the address of one, host:port; without any, " +
 			"all are gone that are noted and not attached now. Nothing counts as lost.\n" +

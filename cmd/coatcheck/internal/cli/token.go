@@ -34,7 +34,8 @@ func (p *program) tokenIssueCommand() *cobra.Command {
 	var scope string
 	var ttl time.Duration
 	command := &cobra.Command{
-		Use: "issue", SuggestFor: []string{"new", "create"}, Short: "Issue a token and print it", Args: noArgs,
+		Example: "  TOKEN=$(coatcheck token issue --ttl 10m)",
+		Use:     "issue", SuggestFor: []string{"new", "create"}, Short: "Issue a token and print it", Args: noArgs,
 		Long: "Issue a token that may be used once, and print it: TOKEN=$(coatcheck token issue). Straight on Redis it is a token of " +
 			"callers that show no key.\n" +
 			"Exit code 75: no token was handed out, try again later.",
@@ -56,19 +57,20 @@ func (p *program) tokenIssueCommand() *cobra.Command {
 
 func (p *program) tokenShowCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "show TOKEN", SuggestFor: []string{"get", "status", "info"}, Short: "Say where a token stands: issued, claimed, completed " +
+		Example: "  coatcheck token show -- \"$TOKEN\"",
+		Use:     "show TOKEN", SuggestFor: []string{"get", "status", "info"}, Short: "Say where a token stands: issued, claimed, completed " +
 			"or in doubt",
 		Long: "Say where a token stands: issued, claimed, completed or in doubt. A token that begins with a dash goes after two: " +
 			"coatcheck token show -- TOKEN",
 		Args: one("token", anything),
 	}
 	s := bindStraight(command.Flags(), tokenSettings)
-	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+	command.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if _, short := errors.AsType[*pflag.NotExistError](err); short && strings.Contains(err.Error(), "shorthand") {
 			// without the token
 			return usageError{errors.New("a token that begins with a dash goes after two: coatcheck token show -- TOKEN")}
 		}
-		return usageError{err}
+		return usageError{withNearest(c.Flags(), err)}
 	})
 	return p.askTokens(command, s, func(ctx context.Context, service *client.Client, args []string) error {
 		status, err := service.Status(ctx, args[0])

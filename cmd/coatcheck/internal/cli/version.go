@@ -34,10 +34,11 @@ func version() versions {
 }
 
 func (p *program) versionCommand() *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: func(*cobra.Command,
-		[]string) error {
-		return p.printVersion()
-	}}
+	return &cobra.Command{
+		Example: "  coatcheck version --json",
+		Use:     "version", Short: "Print the version", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error { return p.printVersion() },
+	}
 }
 
 func (p *program) printVersion() error {

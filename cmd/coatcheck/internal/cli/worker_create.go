@@ -18,7 +18,8 @@ func (p *program) workerCreateCommand() *cobra.Command {
 	var shape poolShape
 	var replace bool
 	command := &cobra.Command{
-		Use: "create POOL", SuggestFor: []string{"new", "declare"}, Short: "Declare a pool new, so that its first lease waits for nothing",
+		Example: "  coatcheck worker create orders --layout 41/5/5/12 --datacenter 3",
+		Use:     "create POOL", SuggestFor: []string{"new", "declare"}, Short: "Declare a pool new, so that its first lease waits for nothing",
 		Long: "Declare that a pool is new: that none of its worker ids is in use anywhere. Its first lease then waits for no " +
 			"quarantine. Exit code 1 if the pool is there already; with --replace it gets the layout, epoch, datacenter or TTL that is " +
 			"named, and keeps the others, once all of its worker ids have been given back or have ended.",

@@ -18,7 +18,8 @@ import (
 
 func (p *program) workerListCommand() *cobra.Command {
 	command := &cobra.Command{
-		Use: "ls [POOL]", SuggestFor: []string{"get", "show", "list", "status", "info"}, Short: "List pools, or draw the ring of one",
+		Example: "  coatcheck worker ls orders",
+		Use:     "ls [POOL]", SuggestFor: []string{"get", "show", "list", "status", "info"}, Short: "List pools, or draw the ring of one",
 		Long: "List all pools, or draw the ring of one: a character a worker id, 64 a row, larger rings a character a block. With " +
 			"--json the slots that were ever leased.",
 		Args: orNone(onePool),

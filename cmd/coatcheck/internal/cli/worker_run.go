@@ -69,7 +69,8 @@ func (p *program) workerRunCommand() *cobra.Command {
 	var shape poolShape
 	var identity string
 	command := &cobra.Command{
-		Use: "run POOL -- CMD…", Short: "Run a command that has a worker id of its own",
+		Example: "  coatcheck worker run --identity orders-0 orders -- ./orders",
+		Use:     "run POOL -- CMD…", Short: "Run a command that has a worker id of its own",
 		Long: "Lease a worker id and run CMD with it: WORKER_ID, WORKER_POOL, WORKER_LAYOUT, WORKER_EPOCH_MS, WORKER_DATACENTER, " +
 			"WORKER_FENCE and the window\n" +
 			"(WORKER_NOT_BEFORE_MS, WORKER_NOT_AFTER_MS, WORKER_NOT_AFTER_FILE) are in its environment. The lease is renewed while CMD " +

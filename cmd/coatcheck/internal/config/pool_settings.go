@@ -67,7 +67,7 @@ func parsePin(parts map[string]string) (pin workerlease.Pin, err error) {
 		case "datacenter":
 			datacenter, err = strconv.Atoi(text)
 		case "ttl":
-			pin.TTL, err = time.ParseDuration(text)
+			pin.TTL, err = ParseDuration(text)
 			if err == nil && (pin.TTL < workerlease.MinTTL || pin.TTL > workerlease.MaxTTL) {
 				err = strconv.ErrRange
 			}

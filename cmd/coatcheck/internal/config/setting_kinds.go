@@ -224,7 +224,7 @@ func NumberOrAll(name, value string, least, most int64, all int, unit, help stri
 // Span is a duration within bounds, both included.
 func Span(name, value string, least, most time.Duration, help string, into *time.Duration) *Setting {
 	return &Setting{Name: name, Value: value, Unit: "duration", Help: help, Parse: func(s string) error {
-		d, err := time.ParseDuration(s)
+		d, err := ParseDuration(s)
 		if err != nil || d < least || d > most {
 			return fmt.Errorf("%q is not a duration from %s to %s", s, spelled(least), spelled(most))
 		}

@@ -22,6 +22,7 @@ const (
 	StateIssued    State = "issued"
 	StateClaimed   State = "claimed"
 	StateInDoubt   State = "in-doubt"
+	StateRefused   State = "refused" // an operator has closed it: no request begins
 	StateCompleted State = "completed"
 )
 
@@ -105,7 +106,7 @@ const (
 	Refused Decision = "refused"
 )
 
-// Operations answers GET /token?state=in-doubt.
+// Operations answers GET /operation?state=in-doubt.
 type Operations struct {
 	Operations []Operation `json:"operations"`
 	Next       string      `json:"next,omitempty"` // cursor of the next page

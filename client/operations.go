@@ -13,7 +13,7 @@ import (
 // InDoubt lists the operations in doubt whose name or route begins with a prefix, the longest in
 // doubt first, page by page. It ends with the first error. It needs the role admin.
 func (c *Client) InDoubt(ctx context.Context, prefix string) iter.Seq2[api.Operation, error] {
-	return list(ctx, c, "list operations in doubt", "/token?state=in-doubt", prefix,
+	return list(ctx, c, "list operations in doubt", "/operation?state=in-doubt", prefix,
 		func(page api.Operations) ([]api.Operation, string) { return page.Operations, page.Next })
 }
 

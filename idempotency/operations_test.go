@@ -113,6 +113,9 @@ func TestOperationInDoubtIsReportedWithItsNameAndTime(t *testing.T) {
 		expect.Equal(t, "route, request and attempts of the operation", []any{operation.State, operation.Route, operation.RequestID, operation.Attempts}, []any{InDoubt, "pay", "r-7", 1})
 
 		expect.Error(t, "Settle as refused", tokens.Settle(t.Context(), name, Settlement{Decision: Refuse}), nil)
+		operation, err = tokens.Operation(t.Context(), name)
+		expect.NoError(t, "Operation after it was closed", err)
+		expect.Equal(t, "state after it was closed", operation.State, Refused)
 		closed := post(guarded, "a", "Idempotency-Key: k")
 		expect.Equal(t, "status of a repeat after it was closed", closed.Code, 409)
 		expect.Contains(t, "the problem of a repeat after it was closed", closed.Body.String(), "An operator has looked at the operation and closed it")

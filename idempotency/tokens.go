@@ -228,11 +228,13 @@ func (t *Tokens) Issue(ctx context.Context, principal, scope string, ttl time.Du
 // State is the state of a token.
 type State string
 
-// The states of a token. InDoubt is a claim whose lease has lapsed with no answer recorded.
+// The states of a token. InDoubt is a claim whose lease has lapsed with no answer recorded. Refused
+// is one that an operator has closed: no request begins, and it may be settled otherwise.
 const (
 	Issued    State = "issued"
 	Claimed   State = "claimed"
 	InDoubt   State = "in-doubt"
+	Refused   State = "refused"
 	Completed State = "completed"
 )
 

@@ -3,9 +3,10 @@
 -- KEYS   [1] the operation's record (string, lib/record)
 -- ARGV   none
 -- Reply  {'unknown'} | {'ok', state, route, request id, fence, attempts, policy, began at, lease
---        until, expires at, settled, scope, whose, asks}; state is issued, claimed, in-doubt or
---        completed; settled is '' or the last decision of an operator; whose is '' where it is not
---        noted; asks is '1' if a resolver may be asked; a number or time that never was is 0
+--        until, expires at, settled, scope, whose, asks}; state is issued, claimed, in-doubt,
+--        refused or completed; settled is '' or the last decision of an operator; whose is ''
+--        where it is not noted; asks is '1' if a resolver may be asked; a number or time that
+--        never was is 0
 -- Units  times in milliseconds since 1970 of this server
 -- Effect none
 local text = redis.call('GETRANGE', KEYS[1], 0, 2047)
@@ -15,7 +16,7 @@ if not state then
 end
 local record = words_of(text)
 if state == 'claimed' and tonumber(record['until']) <= now then
-  state = 'in-doubt'
+  state = record.settled == 'refused' and 'refused' or 'in-doubt'
 end
 local function number(word)
   return word ~= '' and word or '0'

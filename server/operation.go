@@ -29,7 +29,7 @@ type operations struct {
 }
 
 func (h *operations) routes(at *router) {
-	at.admin.handle("GET /token", "idempotency.InDoubt", pagePrice, h.list, allowQuery("state", "prefix", "cursor", "n"))
+	at.admin.handle("GET /operation", "idempotency.InDoubt", pagePrice, h.list, allowQuery("state", "prefix", "cursor", "n"))
 	at.read.handle("GET /operation/:operation", "idempotency.Operation", smallPrice, h.get, no)
 	// of an operation that is not the caller's: admin. Without a lease: admin
 	at.use.handle("POST /operation/:operation/resolve", "idempotency.BeginResolving", smallPrice, h.resolve, no)
@@ -42,7 +42,7 @@ func (h *operations) routes(at *router) {
 func (h *operations) list(r *request) error {
 	r.mayTouch("state", "")
 	if r.QueryParam("state") != string(idempotency.InDoubt) {
-		r.invalid("state", "in-doubt: no other tokens are listed")
+		r.invalid("state", "in-doubt: no other operations are listed")
 	}
 	asked := idempotency.DoubtPage{Prefix: r.QueryParam("prefix"), Cursor: r.QueryParam("cursor"), Max: int(r.int("n", 100, 1, maxOperations))}
 	if utf8.RuneCountInString(asked.Prefix) > names.Max {
@@ -187,7 +187,7 @@ func (h *operations) settle(r *request) error {
 func operationName(r *request) string {
 	name := r.segment("operation")
 	if !names.Digested.MatchString(name) {
-		r.fail(&fault{api.InvalidName, "operation", "32 characters of A–Z a–z 0–9 _ -, as GET /token?state=in-doubt lists it"})
+		r.fail(&fault{api.InvalidName, "operation", "32 characters of A–Z a–z 0–9 _ -, as GET /operation?state=in-doubt lists it"})
 	}
 	return name
 }

@@ -33,15 +33,15 @@ func TestOperatorFindsOperationsInDoubtAndSettlesThem(t *testing.T) {
 	for _, fate := range []string{"completed", "not-begun", "refused"} {
 		tokens[fate] = s.inDoubt(t, fate)
 	}
-	page := must[api.Operations](t, s, 200, "GET", "/token?state=in-doubt", "")
+	page := must[api.Operations](t, s, 200, "GET", "/operation?state=in-doubt", "")
 	if len(page.Operations) != 3 || page.Next != "" {
-		t.Fatalf("GET /token?state=in-doubt: got %+v, want three operations and no cursor", page)
+		t.Fatalf("GET /operation?state=in-doubt: got %+v, want three operations and no cursor", page)
 	}
 	byRequest := map[string]api.Operation{}
 	for _, operation := range page.Operations {
 		byRequest[operation.RequestID] = operation
 		if operation.Since.IsZero() || operation.RanForMs == nil || operation.Attempts != 1 || operation.Fence == 0 || operation.State != "in-doubt" {
-			t.Errorf("GET /token?state=in-doubt: got %+v, want since, ran_for_ms, one attempt and a fence", operation)
+			t.Errorf("GET /operation?state=in-doubt: got %+v, want since, ran_for_ms, one attempt and a fence", operation)
 		}
 	}
 	for fate, token := range tokens {
@@ -59,7 +59,17 @@ func TestOperatorFindsOperationsInDoubtAndSettlesThem(t *testing.T) {
 		}
 		expect.Equal(t, "decision shown of "+fate, must[api.Operation](t, s, 200, "GET", "/operation/"+name, "").Decision, api.Decision(fate))
 	}
-	expect.Equal(t, "operations in doubt after all were settled", must[api.Operations](t, s, 200, "GET", "/token?state=in-doubt", ""), api.Operations{Operations: []api.Operation{}})
+	states := map[string]api.State{"completed": "completed", "not-begun": "issued", "refused": "refused"}
+	for fate, token := range tokens {
+		shown := must[api.Operation](t, s, 200, "GET", "/operation/"+byRequest["r-"+fate].Operation, "")
+		expect.Equal(t, "state of the operation that is settled as "+fate, shown.State, states[fate])
+		expect.Equal(t, "state of its token", s.state(t, token), states[fate])
+		if !shown.Since.IsZero() || shown.RanForMs != nil {
+			t.Errorf("the operation that is settled as %s: got %+v, want it in doubt no longer", fate, shown)
+		}
+	}
+	checkProblem(t, s.do(t, "GET", "/token?state=in-doubt", ""), api.MethodNotAllowed)
+	expect.Equal(t, "operations in doubt after all were settled", must[api.Operations](t, s, 200, "GET", "/operation?state=in-doubt", ""), api.Operations{Operations: []api.Operation{}})
 
 	claim := func(fate string) answer {
 		return s.do(t, "POST", "/token/"+tokens[fate]+"/claim", `{"fingerprint":"`+fate+`"}`)
@@ -92,7 +102,7 @@ func TestOperationsInDoubtAreCountedThoughNobodyAsksAgain(t *testing.T) {
 	})
 	expect.Equal(t, count, found[count], 3)
 	expect.Equal(t, "repeats that were refused", found[`token_claims_total{outcome="in_doubt"}`], 0)
-	oldest := must[api.Operations](t, s, 200, "GET", "/token?state=in-doubt", "").Operations[0]
+	oldest := must[api.Operations](t, s, 200, "GET", "/operation?state=in-doubt", "").Operations[0]
 	shown := must[api.History](t, s, 200, "GET", "/console/api/history", "").InDoubt
 	expect.Equal(t, "in doubt on the console", shown, &api.InDoubt{Operations: 3, Since: oldest.Since})
 	s.do(t, "POST", "/operation/"+oldest.Operation+"/settle", `{"outcome":"refused"}`).wantStatus(t, 204)
@@ -106,14 +116,14 @@ func TestSettlementIsTiedToWhoAndWhyInEventsAndLog(t *testing.T) {
 	g.as(t, "use", "POST", "/token/"+token+"/claim", `{"fingerprint":"f","lease_ms":100}`).wantStatus(t, 200)
 	var operation string
 	expect.Eventually(t, "the operation is in doubt", func() bool {
-		page := decode[api.Operations](t, g.as(t, "admin", "GET", "/token?state=in-doubt", ""), 200)
+		page := decode[api.Operations](t, g.as(t, "admin", "GET", "/operation?state=in-doubt", ""), 200)
 		if len(page.Operations) > 0 {
 			operation = page.Operations[0].Operation
 		}
 		return operation != ""
 	})
 	for _, caller := range []string{"read", "use"} {
-		checkProblem(t, g.as(t, caller, "GET", "/token?state=in-doubt", ""), api.Forbidden)
+		checkProblem(t, g.as(t, caller, "GET", "/operation?state=in-doubt", ""), api.Forbidden)
 		checkProblem(t, g.as(t, caller, "POST", "/operation/"+operation+"/settle", `{"outcome":"refused"}`), api.Forbidden)
 	}
 	events := g.listen(t, g.bearer("admin")...)
@@ -143,11 +153,11 @@ func TestBadSettlementsAreRefusedWithTheField(t *testing.T) {
 		code               api.Code
 		field              string
 	}{
-		{"GET", "/token", "", api.InvalidRequest, "state"},
-		{"GET", "/token?state=issued", "", api.InvalidRequest, "state"},
-		{"GET", "/token?state=in-doubt&n=0", "", api.InvalidRequest, "n"},
-		{"GET", "/token?state=in-doubt&cursor=x", "", api.InvalidRequest, "cursor"},
-		{"GET", "/token?state=in-doubt&prefix=" + strings.Repeat("a", 201), "", api.InvalidRequest, "prefix"},
+		{"GET", "/operation", "", api.InvalidRequest, "state"},
+		{"GET", "/operation?state=issued", "", api.InvalidRequest, "state"},
+		{"GET", "/operation?state=in-doubt&n=0", "", api.InvalidRequest, "n"},
+		{"GET", "/operation?state=in-doubt&cursor=x", "", api.InvalidRequest, "cursor"},
+		{"GET", "/operation?state=in-doubt&prefix=" + strings.Repeat("a", 201), "", api.InvalidRequest, "prefix"},
 		{"GET", "/operation/short", "", api.InvalidName, "operation"},
 		{"GET", known, "", api.TokenUnknown, ""},
 		{"POST", known + "/settle", `{"outcome":"refused"}`, api.TokenUnknown, ""},

@@ -107,7 +107,7 @@ func TestOwnKeyInDoubtIsSettled(t *testing.T) {
 			problem := checkProblem(t, s.do(t, call[0], call[1], body), api.IdempotencyUnknown)
 			expect.Equal(t, call[0]+": operation", problem.Operation, granted.Operation)
 		}
-		listed := must[api.Operations](t, s, 200, "GET", "/token?state=in-doubt&prefix=jobs", "")
+		listed := must[api.Operations](t, s, 200, "GET", "/operation?state=in-doubt&prefix=jobs", "")
 		expect.MustEqual(t, "operations in doubt of the scope", len(listed.Operations), 1)
 		must[nothing](t, s, 204, "POST", at+"/settle", `{"outcome":"completed","status":200}`)
 		expect.Equal(t, "a claim after it", must[api.Claimed](t, s, 200, "POST", "/operation/claim", claim), api.Claimed{

@@ -83,7 +83,7 @@ func TestLongestAnswerOfAnOperatorIsRecorded(t *testing.T) {
 	token := s.inDoubt("charge-1")
 	var listed []any
 	expect.Eventually(t, "the operation is in doubt", func() bool {
-		listed = s.send(200, "GET", "/token?state=in-doubt", "")["operations"].([]any)
+		listed = s.send(200, "GET", "/operation?state=in-doubt", "")["operations"].([]any)
 		return len(listed) == 1
 	})
 	b := open(t, s.page("doubt/"+listed[0].(map[string]any)["operation"].(string)))

@@ -302,8 +302,8 @@ func TestManyAreMoreThanAPageOfTheList(t *testing.T) {
 		s.claimOf("payments", fmt.Sprint("charge-", n), 100)
 	}
 	expect.Eventually(t, "the last operation is in doubt", func() bool {
-		next, _ := s.send(200, "GET", "/token?state=in-doubt&n=1000", "")["next"].(string)
-		return next != "" && len(s.send(200, "GET", "/token?state=in-doubt&n=1000&cursor="+url.QueryEscape(next), "")["operations"].([]any)) == 1
+		next, _ := s.send(200, "GET", "/operation?state=in-doubt&n=1000", "")["next"].(string)
+		return next != "" && len(s.send(200, "GET", "/operation?state=in-doubt&n=1000&cursor="+url.QueryEscape(next), "")["operations"].([]any)) == 1
 	})
 	b := open(t, s.page("doubt"))
 	b.showsMany("payments", "1,001 operations in doubt of payments")
@@ -378,7 +378,7 @@ func (s *service) named(n int) map[string]string {
 	s.Helper()
 	found := map[string]string{}
 	expect.Eventually(s, fmt.Sprintf("%d operations are in doubt", n), func() bool {
-		for _, one := range s.send(200, "GET", "/token?state=in-doubt", "")["operations"].([]any) {
+		for _, one := range s.send(200, "GET", "/operation?state=in-doubt", "")["operations"].([]any) {
 			operation := one.(map[string]any)
 			found[operation["request_id"].(string)] = operation["operation"].(string)
 		}
@@ -391,7 +391,7 @@ func (s *service) named(n int) map[string]string {
 func (s *service) doubts(header ...string) []string {
 	s.Helper()
 	list := []string{}
-	for _, one := range s.send(200, "GET", "/token?state=in-doubt", "", header...)["operations"].([]any) {
+	for _, one := range s.send(200, "GET", "/operation?state=in-doubt", "", header...)["operations"].([]any) {
 		list = append(list, one.(map[string]any)["operation"].(string))
 	}
 	return list

@@ -8,7 +8,7 @@ import { Settlement } from './settlement.js';
 import { left, number, plural } from './text.js';
 
 class Doubts extends Paged {
-  path = 'token?state=in-doubt';
+  path = 'operation?state=in-doubt';
   member = 'operations';
   word = 'operation in doubt';
   plural = 'operations in doubt';
@@ -82,7 +82,7 @@ class Doubt extends HTMLElement {
         ['Route or scope', shown.route || '–'], ['In doubt since', when(shown.since)], ['Ran for', shown.ran_for_ms === undefined ? '–' : left(shown.ran_for_ms)],
         ['Attempts', plural(shown.attempts, 'attempt')], ['Fence', shown.fence ? String(shown.fence) : '–'], ['Request', shown.request_id || '–'], ['Kept until', when(shown.expires_at)],
       ]));
-    this.form.replaceChildren(...(shown.state === 'in-doubt' && may('admin') ? this.#steps(shown) : []));
+    this.form.replaceChildren(...(['in-doubt', 'refused'].includes(shown.state) && may('admin') ? this.#steps(shown) : []));
   }
 
   // steps are the actions in order.

@@ -136,7 +136,7 @@ async function inDoubt() {
   const all = new Map(); // an operation that comes into doubt again meanwhile is listed twice
   let cursor = '';
   do {
-    const page = await get(query('token?state=in-doubt', { cursor, n: atOnce }));
+    const page = await get(query('operation?state=in-doubt', { cursor, n: atOnce }));
     for (const operation of page.operations) all.set(operation.operation, operation);
     cursor = page.next;
   } while (cursor);

@@ -24,6 +24,7 @@ const meaning = {
   claimed: 'An attempt is running.',
   completed: 'Its answer is recorded: every repeat gets it.',
   'in-doubt': 'An attempt began and ended without an answer. It may have had its effect: look at the effect itself.',
+  refused: 'An operator has closed it: no request begins. It may be settled otherwise.',
 };
 
 class Tokens extends HTMLElement {

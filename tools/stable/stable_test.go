@@ -87,6 +87,14 @@ func TestFlagsThatWentTogetherAreOneLine(t *testing.T) {
 	}
 }
 
+func TestAnOperationThatWentIsOneLine(t *testing.T) {
+	before := promises{"GET /a": true, "GET /a: 200": true, "GET /a: 200 next": true, "GET /b": true, "GET /b: 200 next": true}
+	got, want := before.broken(promises{"GET /b": true}), []string{"GET /a", "GET /b: 200 next"}
+	if !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+}
+
 func TestMetricsKeepTheirNames(t *testing.T) { keeps(t, "docs/metrics.md", 50, metricsOf) }
 
 func TestKeysKeepTheirNames(t *testing.T) { keeps(t, "docs/keys.md", 20, keysOf) }

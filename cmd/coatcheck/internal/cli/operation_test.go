@@ -48,6 +48,7 @@ func TestOperationsInDoubtAreSettledAtAServiceAndStraightOnRedis(t *testing.T) {
 			}
 			settle("not-begun").exits(done)
 			settle("refused").exits(done)
+			execute(t, nil, append([]string{"operation", "show", names["refused"]}, at...)...).exits(done).prints("state", "refused")
 			execute(t, nil, append([]string{"operation", "ls", "--in-doubt"}, at...)...).exits(done).prints("No operation is in doubt")
 			p.answers(200, "POST", "/token/"+tokens["completed"]+"/claim", `{"fingerprint":"f"}`)
 			p.answers(200, "POST", "/token/"+tokens["not-begun"]+"/claim", `{"fingerprint":"f"}`)

@@ -58,9 +58,10 @@ func (p *program) tokenIssueCommand() *cobra.Command {
 func (p *program) tokenShowCommand() *cobra.Command {
 	command := &cobra.Command{
 		Example: "  coatcheck token show -- \"$TOKEN\"",
-		Use:     "show TOKEN", SuggestFor: []string{"get", "status", "info"}, Short: "Say where a token stands: issued, claimed, completed " +
-			"or in doubt",
-		Long: "Say where a token stands: issued, claimed, completed or in doubt. A token that begins with a dash goes after two: " +
+		Use:     "show TOKEN", SuggestFor: []string{"get", "status", "info"}, Short: "Say where a token stands: issued, claimed, completed, " +
+			"in doubt or refused",
+		Long: "Say where a token stands: issued, claimed, completed, in doubt, or refused by an operator. A token that begins with a dash " +
+			"goes after two: " +
 			"coatcheck token show -- TOKEN",
 		Args: one("token", anything),
 	}

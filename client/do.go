@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync/atomic"
 	"time"
 
@@ -100,7 +99,7 @@ func (run *run) claim(ctx context.Context) (Outcome, error) {
 	if ctx.Err() != nil {
 		return run.client.claim(ctx, run.on, run.terms) // which sends nothing
 	}
-	late, cancel := linger(ctx, claimGrace)
+	late, cancel := keepalive.Linger(ctx, claimGrace)
 	defer cancel()
 	run.terms.LeaseToken = NewLeaseToken()
 	outcome, err := run.client.claim(late, run.on, run.terms)
@@ -127,18 +126,6 @@ func (run *run) knows(ctx context.Context) bool {
 	outcome, err := run.client.claim(ctx, run.on, run.terms)
 	run.on.name = outcome.Operation
 	return err == nil && outcome.Granted
-}
-
-// linger returns a context that ends only some time after ctx.
-func linger(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
-	late, end := context.WithCancel(context.WithoutCancel(ctx))
-	timer := time.AfterFunc(math.MaxInt64, end)
-	stop := context.AfterFunc(ctx, func() { timer.Reset(grace) })
-	return late, func() {
-		stop()
-		timer.Stop()
-		end()
-	}
 }
 
 func (run *run) do(ctx context.Context, work func(context.Context, *Attempt) (Answer, error)) (Result, error) {

@@ -135,7 +135,7 @@ func TestResolverThatHangsDelaysNoOtherRoute(t *testing.T) {
 	})
 }
 
-func TestCloseWaitsNoLongerThanItsContextForAResolverThatHangs(t *testing.T) {
+func TestCloseDoesNotWaitForAResolverThatHangs(t *testing.T) {
 	t.Parallel()
 	tokens := New(storetest.Open(t, redisstore.Config{}), Config{})
 	hangs, isAsked := hanging(t)
@@ -146,7 +146,7 @@ func TestCloseWaitsNoLongerThanItsContextForAResolverThatHangs(t *testing.T) {
 	<-isAsked
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	expect.Error(t, "Close", tokens.Close(ctx), context.DeadlineExceeded)
+	expect.Error(t, "Close", tokens.Close(ctx), context.Canceled)
 }
 
 // A look costs the same however long the list is.

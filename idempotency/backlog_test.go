@@ -72,6 +72,23 @@ func TestWhatIsDroppedIsCountedAndLogged(t *testing.T) {
 	})
 }
 
+// A program closes with the context whose end has stopped it.
+func TestCloseRecordsForAWhileAfterItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens, _ := silentTokens(t)
+		began := time.Now()
+		recorded := false
+		tokens.answers.add(&job{name: "r", until: began.Add(time.Hour), try: func(context.Context) bool {
+			recorded = time.Since(began) > time.Second
+			return recorded
+		}})
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		expect.NoError(t, "Close with a context that has ended", tokens.Close(ended))
+		expect.Equal(t, "the answer is recorded", recorded, true)
+	})
+}
+
 func TestBacklogTriesOnUntilItIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens, _ := silentTokens(t)

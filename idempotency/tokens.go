@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/coatcheck/coatcheck/internal/keepalive"
 	"github.com/coatcheck/coatcheck/internal/notifier"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -184,9 +185,12 @@ func (t *Tokens) writeProblem(w http.ResponseWriter, r *http.Request, err error)
 	problem.Write(w)
 }
 
-// Close waits until pending answers are recorded and uncertain claims are given back, or until the
-// context ends. The remaining ones are in doubt when their lease has lapsed, and are logged.
+// Close waits until pending answers are recorded and uncertain claims are given back, or until two
+// seconds after the context has ended. The remaining ones are in doubt when their lease has lapsed,
+// and are logged.
 func (t *Tokens) Close(ctx context.Context) error {
+	ctx, cancel := keepalive.Linger(ctx, keepalive.Parting)
+	defer cancel()
 	t.notifier.Close()
 	err := t.asker.close(ctx)
 	t.claims.shut()

@@ -195,9 +195,9 @@ func (h *Holder) Err() error {
 
 // Release stops holding and gives the lease back, if there is one. usedUntil is the end of the last
 // timestamp that was stamped, as snowflake.Generator.Stop returns it; the zero time if that is not
-// known; then it is the lease's clock now, and unsaid more. The context bounds the request only:
-// the holding has stopped in any case. The error is the leaser's; the lease then ends with its
-// window. Releasing again does nothing.
+// known; then it is the lease's clock now, and unsaid more. The request may go on for two seconds
+// after the context has ended; the holding has stopped in any case. The error is the leaser's; the
+// lease then ends with its window. Releasing again does nothing.
 func (h *Holder) Release(ctx context.Context, usedUntil time.Time) error {
 	h.stop(keepalive.ErrReleased)
 	<-h.done
@@ -216,6 +216,8 @@ func (h *Holder) Release(ctx context.Context, usedUntil time.Time) error {
 			usedUntil = late
 		}
 	}
+	ctx, cancel := keepalive.Linger(ctx, keepalive.Parting)
+	defer cancel()
 	err := h.leaser.Release(ctx, lease, usedUntil)
 	h.options.Observe(Event{Kind: Released, Pool: lease.Pool, WorkerID: lease.WorkerID, Err: err})
 	return err

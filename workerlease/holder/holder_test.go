@@ -258,7 +258,8 @@ func TestEndOfTheContextEndsTheHoldingAndReleaseStillGivesBack(t *testing.T) {
 			<-h.Done()
 			g.wantGiven(t) // not by itself: the generator may not be stopped yet
 			used := g.now()
-			release(t, h, used)
+			g.release = func(ctx context.Context) error { time.Sleep(time.Second); return ctx.Err() }
+			expect.NoError(t, "Release with the context that has ended", h.Release(ctx, used))
 			g.wantGiven(t, 0)
 			expect.Equal(t, "until when it was used", g.given()[0].used, used)
 			wantNone(t, h, why)

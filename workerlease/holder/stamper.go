@@ -131,8 +131,8 @@ func (s *Stamper) Stop() (usedUntil time.Time) {
 }
 
 // Close ends the stamping and gives the lease back, for a window that begins after the last
-// timestamp that was stamped. The context bounds the request only. After an error the lease ends
-// with its window. Closing again does nothing.
+// timestamp that was stamped. The request may go on for two seconds after the context has ended.
+// After an error the lease ends with its window. Closing again does nothing.
 func (s *Stamper) Close(ctx context.Context) error {
 	used := s.Stop()
 	step.At("holder: nothing is stamped any more")

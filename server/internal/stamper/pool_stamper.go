@@ -279,10 +279,11 @@ func (d *poolStamper) status() Status {
 	return status
 }
 
-// giveBack ends the stamping and gives the lease back.
+// giveBack ends the stamping and gives the lease back, within the time that is left to a context
+// that has ended.
 func (d *poolStamper) giveBack(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
-	defer cancel()
+	ctx, end := context.WithCancel(ctx)
+	end()
 	d.mu.Lock()
 	d.closing = true
 	d.mu.Unlock()

@@ -51,9 +51,6 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// releaseTime is how long the release of a lease may take. A later one leaves it to its window.
-const releaseTime = 2 * time.Second
-
 // Stamper makes ids of the pools of one store. It is safe for concurrent use.
 type Stamper struct {
 	pools  *workerlease.Pools

@@ -391,8 +391,8 @@ func (a *target) suffers(t *testing.T, n int, one asked, long time.Duration, gre
 }
 
 // One caller asks each operation of the document at its largest bounds, 256 times at once. Another
-// one is served all the while, and the process stays within the chart's pod. With -short every fifth
-// operation is asked, from a random one on.
+// is served all the while, and the process stays within the memory of the chart's pod. With -short
+// every fifth operation is asked, from a random one on.
 func TestOneCallerDoesNotTakeTheServiceFromOthers(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)

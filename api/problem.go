@@ -36,6 +36,8 @@ const (
 	CounterLimit       Code = "counter-limit"
 	CounterBehind      Code = "counter-behind"
 	CounterPermanent   Code = "counter-permanent"
+	CounterBack        Code = "counter-back"
+	PreconditionFailed Code = "precondition-failed"
 	LayoutMismatch     Code = "layout-mismatch"
 	LockHeld           Code = "lock-held"
 	LeaseLost          Code = "lease-lost"
@@ -129,6 +131,10 @@ var catalogue = map[Code]Kind{
 	CounterPermanent: {409, "The counter has no end", false,
 		"Nothing was changed. A TTL counts only for the call that begins a counter: whoever begins it decides whether it ends. Leave " +
 			"ttl_ms out, or have an operator set the counter with one: PUT /counter/{key}."},
+	CounterBack: {409, "The counter is past that value", false,
+		"Nothing was changed. Set to a smaller value the counter hands values out again. To do that on purpose: back=true."},
+	PreconditionFailed: {412, "A precondition is false", false,
+		"Nothing was changed. What the path names is not as If-Match or If-None-Match says. Read it again, and decide anew."},
 	LayoutMismatch: {409, "Laid out differently", false,
 		"Nothing was granted. Layout, epoch, datacenter and TTL are fixed by a pool's first grant; leave them out to take the " +
 			"pool's own. A lock's number of permits is fixed while it has a holder. A key in Redis that holds another kind of value " +

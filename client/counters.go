@@ -169,13 +169,25 @@ type counterRead struct {
 	Value *int64
 }
 
-// SetCounter sets a counter to a value, whatever was there: the next value that is handed out is
-// one more. Setting it back hands values out again, on purpose. ttl is how long it lives, 100 ms to
-// 10 years; 0 = for ever. A counter that was refused with ErrBehind is in order again. Repeating it
-// is harmless if no other caller adds.
-func (c *Client) SetCounter(ctx context.Context, key string, value int64, ttl time.Duration) error {
-	asked := api.CounterRequest{Value: &value, TTLMs: givenMillis(ttl)}
-	set := call{op: "set counter", name: key, method: http.MethodPut, path: "/counter/" + key, body: asked}
+// SetCounterOptions are how a counter is set. The zero value sets it forward, for good.
+type SetCounterOptions struct {
+	TTL time.Duration // how long it lives, 100 ms to 10 years; 0 = for ever
+	// Back sets it also to a value below the counter, and in the place of a value that is no
+	// integer: values may be handed out again, on purpose.
+	Back bool
+}
+
+// SetCounter sets a counter to a value: the next value that is handed out is one more. Without Back
+// it is ErrPast if the counter is past the value, and ErrNotAnInteger if it holds none; nothing was
+// changed then. A counter that was refused with ErrBehind is in order again. Repeating it is
+// harmless if no other caller adds.
+func (c *Client) SetCounter(ctx context.Context, key string, value int64, options SetCounterOptions) error {
+	asked := api.CounterRequest{Value: &value, TTLMs: givenMillis(options.TTL)}
+	path := "/counter/" + key
+	if options.Back {
+		path += "?back=true"
+	}
+	set := call{op: "set counter", name: key, method: http.MethodPut, path: path, body: asked}
 	_, err := ask(ctx, c.onNamed, set, func(now counterRead) bool { return now.Key == key && now.Value != nil && *now.Value == value })
 	return err
 }

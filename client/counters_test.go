@@ -44,7 +44,7 @@ func (s *service) incr(t testing.TB, key string, want int64) {
 
 func (s *service) set(t testing.TB, key string, value int64, ttl time.Duration) {
 	t.Helper()
-	must(t, fmt.Sprintf("SetCounter %s to %d", key, value), s.SetCounter(t.Context(), key, value, ttl))
+	must(t, fmt.Sprintf("SetCounter %s to %d", key, value), s.SetCounter(t.Context(), key, value, client.SetCounterOptions{TTL: ttl, Back: true}))
 }
 
 func (s *service) counterRound(t *testing.T) {
@@ -221,6 +221,20 @@ func TestACounterThatHasGoneBackIsSetToGoOn(t *testing.T) {
 	s.incr(t, "orders", 101)
 }
 
+// A counter goes back, and gets or loses its end, only where the caller says so.
+func (s *service) counterBack(t *testing.T) {
+	must(t, "SetCounter of a new counter", s.SetCounter(t.Context(), "back", 7, client.SetCounterOptions{TTL: time.Hour}))
+	failure := wantError(t, s.SetCounter(t.Context(), "back", 6, client.SetCounterOptions{}), client.ErrPast)
+	expect.Contains(t, "its detail", failure.Detail, "back is at 7")
+	expect.Equal(t, "whether asking again may help", failure.Retryable, false)
+	s.added(t, "back", client.CounterRequest{TTL: time.Hour})
+	must(t, "SetCounter back", s.SetCounter(t.Context(), "back", 2, client.SetCounterOptions{Back: true}))
+	s.incr(t, "back", 3)
+	_, err := s.Add(t.Context(), "back", client.CounterRequest{TTL: time.Hour})
+	wantError(t, err, client.ErrPermanent)
+	s.incr(t, "back", 4)
+}
+
 // onCounters limits a fault to requests that add, and to so many of them; sent counts them all.
 func onCounters(times int64, sent *atomic.Int64, with fault) fault {
 	return func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
@@ -313,7 +327,7 @@ func TestValuesThatCannotBeAreAnUnknownOutcome(t *testing.T) {
 		c := answering(t, 200, body)
 		_, err := c.IncrBy(t.Context(), "orders", 2)
 		wantError(t, err, client.ErrUnknownOutcome, "body", body)
-		wantError(t, c.SetCounter(t.Context(), "orders", 5, 0), client.ErrUnknownOutcome, "body", body)
+		wantError(t, c.SetCounter(t.Context(), "orders", 5, client.SetCounterOptions{}), client.ErrUnknownOutcome, "body", body)
 		_, err = c.Counter(t.Context(), "counts")
 		expect.Error(t, "Counter, answered "+body, err, client.ErrUnavailable)
 		for _, err := range c.Counters(t.Context(), "") {

@@ -60,6 +60,8 @@ var (
 	ErrBehind = class.Refusal("the counter has gone back, or may have")
 	// ErrPermanent is for a TTL and a counter without an end. It ends with SetCounter, and a TTL.
 	ErrPermanent = class.Refusal("the counter has no end")
+	// ErrPast is for SetCounter to a value below the counter, without SetCounterOptions.Back.
+	ErrPast = class.Refusal("the counter is past that value")
 	// ErrAttemptRunning comes with Error.Wait: the remaining lease of the attempt.
 	ErrAttemptRunning = class.Refusal("an attempt may still be running")
 	ErrNotInDoubt     = class.Refusal("the operation is not in doubt")
@@ -113,6 +115,8 @@ var codes = map[api.Code]error{
 	api.CounterLimit:        ErrLimit,
 	api.CounterBehind:       ErrBehind,
 	api.CounterPermanent:    ErrPermanent,
+	api.CounterBack:         ErrPast,
+	api.PreconditionFailed:  ErrRefused,
 	api.StoreUnavailable:    ErrUnavailable,
 	api.StoreUnsuitable:     ErrUnsuitable,
 	api.StoreNewer:          ErrNewer,

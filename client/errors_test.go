@@ -69,6 +69,7 @@ var toldOfCounters = map[api.Code]error{
 	"counter-overflow":          client.ErrOverflow,
 	"counter-behind":            client.ErrBehind,
 	"counter-permanent":         client.ErrPermanent,
+	"counter-back":              client.ErrPast,
 	"idempotency-key-malformed": client.ErrInvalidRequest,
 }
 
@@ -338,7 +339,7 @@ func TestWhatIsNoNameIsNotSent(t *testing.T) {
 	ctx := t.Context()
 	for _, name := range []string{"", ".", "..", "a/b", "a b", "a?force=1", "a%2Fb", "a\x00", "ä", "a:{yyyy}", strings.Repeat("a", 201)} {
 		errs := map[string]error{
-			"SetCounter": c.SetCounter(ctx, name, 1, 0), "RemoveCounter": c.RemoveCounter(ctx, name), "ResetLimit": c.ResetLimit(ctx, name),
+			"SetCounter": c.SetCounter(ctx, name, 1, client.SetCounterOptions{}), "RemoveCounter": c.RemoveCounter(ctx, name), "ResetLimit": c.ResetLimit(ctx, name),
 		}
 		_, errs["Incr"] = c.Incr(ctx, name)
 		_, errs["Counter"] = c.Counter(ctx, name)

@@ -38,6 +38,7 @@ func TestOnEveryStore(t *testing.T) {
 		t.Run("counters", func(t *testing.T) {
 			t.Run("added to, read, set and removed", s.counterRound)
 			t.Run("a request id", s.counterRepeated)
+			t.Run("set back on purpose", s.counterBack)
 			t.Run("what is refused", s.counterRefused)
 			t.Run("with a date", s.counterDated)
 			t.Run("listed page by page", s.countersListed)

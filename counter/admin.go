@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/names"
@@ -49,25 +50,52 @@ func parse(text string) (int64, error) {
 	return value, nil
 }
 
-// Set sets a counter to a value, whatever was there: the next value that is handed out is one more.
-// Setting it back hands values out again, on purpose. ttl is how long it lives, as [Request.TTL]. A
-// counter that has lost values is in order from then on.
-func (c *Counters) Set(ctx context.Context, key string, value int64, ttl time.Duration) error {
-	return c.setTo(ctx, key, value, ttl, "any")
+// SetOptions are how a counter is set. The zero value sets it forward, for good.
+type SetOptions struct {
+	TTL time.Duration // how long it lives, MinTTL to MaxTTL; 0 = for ever
+	// Back sets it also to a value below the counter, and in the place of a value that is no
+	// integer: values may be handed out again, on purpose.
+	Back bool
+	If   Condition
 }
 
-// SetForward is [Counters.Set] for good, of a value that is not below the counter nor below what a
-// process has reported of it after a loss: [ErrPast] with the larger of the two. So no value is
-// handed out again that Redis knows of.
-func (c *Counters) SetForward(ctx context.Context, key string, value int64) error {
-	return c.setTo(ctx, key, value, 0, "forward")
+// Condition is what a counter has to be to be changed. The script checks it in the step that
+// changes the counter. The zero value has none.
+type Condition struct {
+	Exists, Absent bool
+	In             []int64 // its values, one of which it must have; nil = any
+	NotIn          []int64 // its values, none of which it may have
 }
 
-func (c *Counters) setTo(ctx context.Context, key string, value int64, ttl time.Duration, direction string) error {
-	if err := (Request{By: 1, TTL: ttl}).check(key); err != nil {
+// words are the two lists that counter_set takes.
+func (c Condition) words() (is, not string) {
+	list := func(any bool, values []int64) string {
+		if any {
+			return "*"
+		}
+		texts := make([]string, len(values))
+		for i, value := range values {
+			texts[i] = strconv.FormatInt(value, 10)
+		}
+		return strings.Join(texts, " ")
+	}
+	is, not = list(c.Exists && c.In == nil, c.In), list(c.Absent, c.NotIn)
+	if c.In != nil && is == "" {
+		is = "none"
+	}
+	return is, not
+}
+
+// Set sets a counter to a value: the next value that is handed out is one more. It is [ErrPast],
+// and nothing is changed, if the value is below the counter, or below what a process has reported
+// of it after a loss, unless [SetOptions.Back] is said; a counter that holds no integer is
+// [ErrNotAnInteger] then. [ErrCondition] if the counter is not as
+// [SetOptions.If] says. A counter that has lost values is in order from then on.
+func (c *Counters) Set(ctx context.Context, key string, value int64, options SetOptions) error {
+	if err := (Request{By: 1, TTL: options.TTL}).check(key); err != nil {
 		return err
 	}
-	err := c.set(ctx, key, strconv.FormatInt(value, 10), ttl, direction)
+	err := c.set(ctx, key, strconv.FormatInt(value, 10), options)
 	if err == nil {
 		c.note(ctx, key)
 	}
@@ -76,26 +104,41 @@ func (c *Counters) setTo(ctx context.Context, key string, value int64, ttl time.
 
 // Reset removes a counter: it begins again at 1. ErrUnknown if there is none.
 func (c *Counters) Reset(ctx context.Context, key string) error {
+	return c.ResetIf(ctx, key, Condition{})
+}
+
+// ResetIf is [Counters.Reset] of a counter that is as the condition says, else [ErrCondition].
+func (c *Counters) ResetIf(ctx context.Context, key string, condition Condition) error {
 	if !names.Valid(key) {
 		return Request{By: 1}.check(key)
 	}
-	err := c.set(ctx, key, "", 0, "any")
+	err := c.set(ctx, key, "", SetOptions{Back: true, If: condition})
 	if err == nil {
 		_, _ = c.store.Run(ctx, scripts.NameRemove, []string{c.names()}, key) // a list for people
 	}
 	return err
 }
 
-func (c *Counters) set(ctx context.Context, key, value string, ttl time.Duration, direction string) error {
+func (c *Counters) set(ctx context.Context, key, value string, options SetOptions) error {
 	keys := []string{c.key(key), c.recordKey(key), c.marker(key)}
-	reply, err := c.store.Run(ctx, scripts.CounterSet, keys, value, ttl.Milliseconds(), removedKept.Milliseconds(), direction)
+	direction := "forward"
+	if options.Back {
+		direction = "any"
+	}
+	is, not := options.If.words()
+	reply, err := c.store.Run(ctx, scripts.CounterSet, keys, value, options.TTL.Milliseconds(), removedKept.Milliseconds(), direction, is, not)
 	switch {
 	case err != nil:
 		return err
 	case reply.Word() == "unknown":
 		return ErrUnknown
+	case reply.Word() == "condition":
+		return ErrCondition
+	case reply.Word() == "not-an-integer":
+		return ErrNotAnInteger
 	case reply.Word() == "past" && len(reply.Values()) == 1:
-		return fmt.Errorf("%w: it is at %s", ErrPast, reply.Values()[0])
+		at, err := parse(reply.Values()[0])
+		return errors.Join(&PastError{At: at}, err)
 	case reply.Word() != "ok" || len(reply.Values()) != 1:
 		return reply.Unexpected()
 	}

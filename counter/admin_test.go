@@ -2,6 +2,7 @@ package counter_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -27,6 +28,8 @@ func TestCountersAreSetRemovedAndListed(t *testing.T) {
 		defer other.Close()
 		t.Run("listed by pages", c.pages)
 		t.Run("set, forward and back", func(t *testing.T) { c.setAnywhere(t, other) })
+		t.Run("set back on purpose only", c.setBack)
+		t.Run("set on a condition", c.setOnCondition)
 		t.Run("set after a deletion by hand", func(t *testing.T) { c.setAfterDeletion(t, other) })
 		t.Run("removed", func(t *testing.T) { c.reset(t, other) })
 		t.Run("kept below a limit", c.limit)
@@ -37,7 +40,7 @@ func TestCountersAreSetRemovedAndListed(t *testing.T) {
 
 func (c counters) mustSet(t *testing.T, key string, value int64, ttl time.Duration) {
 	t.Helper()
-	expect.NoError(t, "Set", c.Set(t.Context(), key, value, ttl))
+	expect.NoError(t, "Set", c.Set(t.Context(), key, value, counter.SetOptions{TTL: ttl, Back: true}))
 }
 
 func (c counters) setAnywhere(t *testing.T, other counters) {
@@ -57,6 +60,44 @@ func (c counters) setAnywhere(t *testing.T, other counters) {
 	c.mustSet(t, "full", math.MaxInt64, 0)
 	_, err := c.Incr(t.Context(), "full")
 	wantRefused(t, err, counter.ErrOverflow)
+}
+
+func (c counters) setBack(t *testing.T) {
+	set := func(value int64) error { return c.Set(t.Context(), "back", value, counter.SetOptions{}) }
+	expect.NoError(t, "Set of a new counter", set(-5))
+	expect.NoError(t, "Set to the same value", set(-5))
+	expect.NoError(t, "Set forward", set(41))
+	err := set(40)
+	wantRefused(t, err, counter.ErrPast)
+	if past, is := errors.AsType[*counter.PastError](err); !is || past.At != 41 {
+		t.Errorf("Set to 40 of a counter at 41: got %v, want it to say where the counter is", err)
+	}
+	c.gets(t, "back", 42)
+	c.mustSet(t, "back", 7, time.Hour)
+	c.gets(t, "back", 8)
+	c.put(t, "back", "SET", "no integer")
+	wantRefused(t, set(100), counter.ErrNotAnInteger)
+}
+
+func (c counters) setOnCondition(t *testing.T) {
+	is := func(values ...int64) counter.Condition { return counter.Condition{In: append([]int64{}, values...)} }
+	try := func(condition counter.Condition) error {
+		return c.Set(t.Context(), "if", 5, counter.SetOptions{Back: true, If: condition})
+	}
+	for _, condition := range []counter.Condition{{Exists: true}, is(), is(0), {Exists: true, Absent: true}} {
+		wantRefused(t, try(condition), counter.ErrCondition)
+	}
+	wantRefused(t, c.ResetIf(t.Context(), "if", is(5)), counter.ErrUnknown)
+	expect.NoError(t, "Set of a counter that is not there", try(counter.Condition{Absent: true, NotIn: []int64{5}}))
+	for _, condition := range []counter.Condition{{Absent: true}, is(), is(4, 6, -5, 55), {NotIn: []int64{4, 5}}, {In: []int64{5}, NotIn: []int64{5}}} {
+		wantRefused(t, try(condition), counter.ErrCondition)
+		wantRefused(t, c.ResetIf(t.Context(), "if", condition), counter.ErrCondition)
+	}
+	c.want(t, "if", 5)
+	for _, condition := range []counter.Condition{{Exists: true}, is(4, 5), {NotIn: []int64{4}}, {Exists: true, In: []int64{5}}} {
+		expect.NoError(t, fmt.Sprintf("Set if %+v", condition), try(condition))
+	}
+	expect.NoError(t, "ResetIf", c.ResetIf(t.Context(), "if", is(5)))
 }
 
 func (c counters) setAfterDeletion(t *testing.T, other counters) {
@@ -128,12 +169,12 @@ func (c counters) badAdmin(t *testing.T) {
 	for _, key := range []string{"", "a b", "a/b", "é", "\x00", "{a}", long} {
 		_, incrErr := c.Incr(t.Context(), key)
 		_, getErr := c.Get(t.Context(), key)
-		for _, err := range []error{incrErr, getErr, c.Set(t.Context(), key, 1, 0), c.Reset(t.Context(), key)} {
+		for _, err := range []error{incrErr, getErr, c.Set(t.Context(), key, 1, counter.SetOptions{}), c.Reset(t.Context(), key)} {
 			wantRefused(t, err, counter.ErrRequest)
 		}
 	}
 	for _, ttl := range []time.Duration{-1, 1, counter.MinTTL - 1, counter.MaxTTL + 1} {
-		wantRefused(t, c.Set(t.Context(), "bad", 1, ttl), counter.ErrRequest)
+		wantRefused(t, c.Set(t.Context(), "bad", 1, counter.SetOptions{TTL: ttl}), counter.ErrRequest)
 		_, err := c.Add(t.Context(), "bad", counter.Request{TTL: ttl})
 		wantRefused(t, err, counter.ErrRequest)
 	}

@@ -23,8 +23,11 @@ var (
 	// ErrPermanent is for a counter without an end, and a call with a TTL. It is a
 	// [*PermanentError].
 	ErrPermanent = fault.Refusal("counter: it has no end")
-	// ErrPast is for a counter that is to be set forward, and is past that value.
+	// ErrPast is for a counter that is to be set to a value below it, without [SetOptions.Back]. It
+	// is a [*PastError].
 	ErrPast = fault.Refusal("counter: it is past that value already")
+	// ErrCondition is for a counter that is not as a [Condition] says.
+	ErrCondition = fault.Refusal("counter: it is not as the condition says")
 	// ErrHoldOff is for the time after a loss of everything in which processes report what they
 	// have seen. redisstore.RetryAfter returns how long it is.
 	ErrHoldOff = fault.Refusal("counter: this Redis has no record of its counters, which may be lost; nothing is added until every " +
@@ -66,6 +69,14 @@ func (e *BehindError) Error() string {
 
 // Unwrap returns ErrBehind.
 func (e *BehindError) Unwrap() error { return ErrBehind }
+
+// PastError is an [ErrPast] with where the counter is.
+type PastError struct{ At int64 }
+
+func (e *PastError) Error() string { return fmt.Sprintf("%v: it is at %d", ErrPast, e.At) }
+
+// Unwrap returns ErrPast.
+func (e *PastError) Unwrap() error { return ErrPast }
 
 // PermanentError is an [ErrPermanent] with the counter that has no end.
 type PermanentError struct {

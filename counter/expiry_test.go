@@ -32,7 +32,7 @@ func TestCounterThatExpiresBetweenTwoStepsOfACallEnds(t *testing.T) {
 				key := strings.NewReplacer(" ", "-", ",", "").Replace(name)
 				t.Run(name, func(t *testing.T) {
 					if value != nil {
-						expect.NoError(t, "Set", c.Set(t.Context(), key, *value, MinTTL))
+						expect.NoError(t, "Set", c.Set(t.Context(), key, *value, SetOptions{TTL: MinTTL, Back: true}))
 					}
 					atFirst(t, "counter: was opened", func() {
 						expect.Eventually(t, "the counter has expired", func() bool {

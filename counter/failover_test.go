@@ -74,7 +74,7 @@ func TestNoValueTwiceWhileASlotMoves(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	c, other := process(t, cluster.URL()), process(t, cluster.URL())
-	expect.NoError(t, "Set k", c.Set(t.Context(), "k", 5, 0))
+	expect.NoError(t, "Set k", c.Set(t.Context(), "k", 5, counter.SetOptions{Back: true}))
 	load := startLoad(t, c, other)
 	m := cluster.StartMove(c.store.Key("counter", "k"))
 	m.Rest(0)

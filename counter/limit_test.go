@@ -58,7 +58,7 @@ func TestCounterIsHeldWhereItsMoveWouldPassTheLimit(t *testing.T) {
 	if got != 50+margin+1 || err != nil {
 		t.Errorf("Add with room for one value after the move: got %d, %v; want %d", got, err, 50+margin+1)
 	}
-	expect.MustEqual(t, "error of Set", before.Set(t.Context(), "short", 60, 0), nil)
+	expect.MustEqual(t, "error of Set", before.Set(t.Context(), "short", 60, counter.SetOptions{}), nil)
 	got, err = before.numbered(t, "short", 999)
 	if got != 61 || err != nil {
 		t.Errorf("Add after the counter was set: got %d, %v; want 61", got, err)

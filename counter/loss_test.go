@@ -75,7 +75,7 @@ func TestIdleProcessSaysWhatItHasSeen(t *testing.T) {
 			expect.Eventually(t, "it is refused", func() bool { _, err = other.Incr(t.Context(), "k"); return errors.Is(err, counter.ErrBehind) })
 			_, err = idle.Incr(t.Context(), "k")
 			wantRefused(t, err, counter.ErrBehind)
-			expect.NoError(t, "Set k", other.Set(t.Context(), "k", 500, 0))
+			expect.NoError(t, "Set k", other.Set(t.Context(), "k", 500, counter.SetOptions{Back: true}))
 			other.gets(t, "k", 501)
 			idle.gets(t, "k", 502)
 		})
@@ -319,7 +319,7 @@ func TestStrictRefusesAfterAnOlderSnapshot(t *testing.T) {
 	if got, err := c.Get(t.Context(), "k"); err != nil || got < 50 || got > 52 {
 		t.Errorf("k is %d, %v; want 50, and at most one more for each of 2 connections", got, err)
 	}
-	expect.NoError(t, "Set k", fresh.Set(t.Context(), "k", 51, 0))
+	expect.NoError(t, "Set k", fresh.Set(t.Context(), "k", 51, counter.SetOptions{Back: true}))
 	c.gets(t, "k", 52)
 	fresh.gets(t, "k", 53)
 }

@@ -51,7 +51,7 @@ func TestRetireReturnsTheLastOfAllValues(t *testing.T) {
 		if again, err := c.Retire(t.Context(), "k"); err != nil || again != last {
 			t.Errorf("asked again: %d, %v", again, err)
 		}
-		expect.NoError(t, "Set k", c.Set(t.Context(), "k", last, 0))
+		expect.NoError(t, "Set k", c.Set(t.Context(), "k", last, counter.SetOptions{Back: true}))
 		if value, err := c.Incr(t.Context(), "k"); err != nil || value != last+1 {
 			t.Errorf("taken back: %d, %v", value, err)
 		}

@@ -52,7 +52,7 @@ func newSceneAt(t *testing.T, value int64, ttl time.Duration) *scene {
 	for i := range s.of {
 		s.of[i] = New(store, Config{})
 	}
-	s.must(s.of[0].Set(t.Context(), "k", value, ttl))
+	s.must(s.of[0].Set(t.Context(), "k", value, SetOptions{TTL: ttl}))
 	for _, c := range s.of {
 		_, err := c.Add(t.Context(), "k", Request{TTL: ttl})
 		s.must(err)
@@ -133,7 +133,7 @@ func (s *scene) resetter() walk.Task {
 
 // setter sets it far ahead.
 func (s *scene) setter() walk.Task {
-	return walk.Task{Name: "setter", Do: func() { s.must(s.of[1].Set(context.Background(), "k", 2000, 0)) }}
+	return walk.Task{Name: "setter", Do: func() { s.must(s.of[1].Set(context.Background(), "k", 2000, SetOptions{})) }}
 }
 
 // promotion has the slot noted in another incarnation of the server, as a failover does.

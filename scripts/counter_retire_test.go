@@ -24,7 +24,7 @@ func TestRetiredCounterTellsItsLastValueAndTakesNoMore(t *testing.T) {
 		}
 		want(t, b.incr(1), "overflow")
 		expect.Equal(t, "the counter's end", b.expiry(openKeys[0]), -1)
-		b.run(scripts.CounterSet, openKeys, "41", 0, hour, "any")
+		b.run(scripts.CounterSet, openKeys, "41", 0, hour, "any", "", "")
 		want(t, b.incr(1), "ok", "42")
 		want(t, b.retire(), "ok", "42")
 	})

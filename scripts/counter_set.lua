@@ -5,9 +5,12 @@
 --        of its slot (string)
 -- ARGV   [1] value, '' to remove it  [2] TTL, 0 for none  [3] retention of a removed counter's
 --        record  [4] any | forward: forward refuses a value below the counter, or below what a
---        process has reported of it  [5] facts, see lib/incarnation
+--        process has reported of it, and a counter that holds no integer  [5] what the counter has
+--        to be: '' for anything, * for there, or values with a space between  [6] what it must not
+--        be: the same  [7] facts, see lib/incarnation
 -- Reply  {'ok', previous} '' for none, or for a value that is no integer | {'unknown'} there was
---        none to remove | {'past', largest} it is past the value, with forward
+--        none to remove | {'condition'} it is not as ARGV[5] and [6] say | {'not-an-integer'} it
+--        holds none, with forward | {'past', largest} it is past the value, with forward
 --        | a refusal, see lib/incarnation
 -- Units  ARGV[2] and [3] milliseconds
 -- Effect writes on ok
@@ -17,7 +20,21 @@ local previous, fit = read_counter(counter)
 if value == '' and fit and not previous then
   return {'unknown'}
 end
-local _, life, said = read_record(record)
+-- matches reports whether the counter is as a list of values says. What is no integer is there, and
+-- is none of them.
+local function matches(list)
+  return list == '*' and (previous or not fit) or previous and fit and string.find(' ' .. list .. ' ', ' ' .. previous .. ' ', 1, true)
+end
+if ARGV[5] ~= '' and not matches(ARGV[5]) or ARGV[6] ~= '' and matches(ARGV[6]) then
+  return {'condition'}
+end
+if ARGV[4] == 'forward' and not fit then
+  return {'not-an-integer'}
+end
+local _, life, said, ended = read_record(record)
+if ended and now >= ended then -- it was of a generation that is over
+  said = nil
+end
 local largest = fit and previous or said
 if said and smaller(largest, said) then
   largest = said
@@ -25,7 +42,7 @@ end
 if ARGV[4] == 'forward' and largest and smaller(value, largest) then
   return {'past', largest}
 end
-local era, _, first, refusal = read_era(marker, '', 0, previous or life or not fit, read_facts(ARGV[5]))
+local era, _, first, refusal = read_era(marker, '', 0, previous or life or not fit, read_facts(ARGV[7]))
 if refusal then
   return refusal
 end

@@ -12,7 +12,7 @@ import (
 // set sets a counter; the record of one that is removed is kept for an hour.
 func (b *box) set(value any, ttl int64) []string {
 	b.Helper()
-	return b.run(scripts.CounterSet, openKeys, value, ttl, hour, "any")
+	return b.run(scripts.CounterSet, openKeys, value, ttl, hour, "any", "", "")
 }
 
 func TestCounterIsSetAndTellsWhatItWas(t *testing.T) {
@@ -30,7 +30,7 @@ func TestCounterIsSetAndTellsWhatItWas(t *testing.T) {
 			expect.Equal(t, "the counter's end", b.expiry(openKeys[0]), -1)
 		}
 		before := b.look(openKeys[2])
-		want(t, b.run(scripts.CounterSet, []string{"{none}", "{none}:record", openKeys[2]}, "", 0, hour, "any"), "unknown")
+		want(t, b.run(scripts.CounterSet, []string{"{none}", "{none}:record", openKeys[2]}, "", 0, hour, "any", "", ""), "unknown")
 		b.same(before)
 		expect.Equal(t, "keys that removing what is not there wrote", b.do("EXISTS", "{none}", "{none}:record"), any(int64(0)))
 		want(t, b.set(8, hour), "ok", "7")
@@ -44,7 +44,9 @@ func TestCounterIsSetAndTellsWhatItWas(t *testing.T) {
 // A counter that goes forward only is not set below what it has, nor below what was reported of it.
 func TestCounterIsSetForward(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		forward := func(value string) []string { return b.run(scripts.CounterSet, openKeys, value, 0, hour, "forward") }
+		forward := func(value string) []string {
+			return b.run(scripts.CounterSet, openKeys, value, 0, hour, "forward", "", "")
+		}
 		want(t, forward("-5"), "ok", "")
 		want(t, forward("9007199254740993"), "ok", "-5")
 		before := b.look(openKeys...)
@@ -58,7 +60,46 @@ func TestCounterIsSetForward(t *testing.T) {
 		want(t, forward("69"), "past", "70")
 		want(t, forward("70"), "ok", "")
 		b.do("SET", openKeys[0], "abc")
-		want(t, forward("1"), "ok", "")
+		want(t, forward("1"), "not-an-integer")
+		want(t, b.set("1", 0), "ok", "")
+	})
+}
+
+// What was reported of a generation that has ended does not count for the next one.
+func TestCounterIsSetForwardAfterItsEnd(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		b.begin()
+		b.do("SET", openKeys[1], "1 0 70 1") // it has ended
+		want(t, b.run(scripts.CounterSet, openKeys, 5, 0, hour, "forward", "", ""), "ok", "")
+	})
+}
+
+// The condition and the change are one step, and a condition counts before the direction.
+func TestCounterIsSetOnACondition(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		set := func(value, is, not string) []string {
+			return b.run(scripts.CounterSet, openKeys, value, 0, hour, "forward", is, not)
+		}
+		for _, is := range []string{"*", "0", "none"} {
+			want(t, set("5", is, ""), "condition")
+			want(t, set("", is, ""), "unknown")
+		}
+		expect.Equal(t, "keys of a counter that was not set", b.do("EXISTS", openKeys[0], openKeys[1], openKeys[2]), any(int64(0)))
+		want(t, set("5", "", "*"), "ok", "")
+		before := b.look(openKeys...)
+		for _, row := range [][2]string{{"", "*"}, {"4 6 50", ""}, {"none", ""}, {"", "4 5 6"}, {"5", "5"}, {"*", "*"}} {
+			want(t, set("9", row[0], row[1]), "condition")
+			want(t, set("1", row[0], row[1]), "condition")
+			want(t, b.run(scripts.CounterSet, openKeys, "", 0, hour, "any", row[0], row[1]), "condition")
+		}
+		b.same(before)
+		want(t, set("6", "4 5", "6 7"), "ok", "5")
+		want(t, set("7", "*", "5"), "ok", "6")
+		want(t, b.run(scripts.CounterSet, openKeys, "", 0, hour, "any", "7", ""), "ok", "7")
+		b.do("SET", openKeys[0], "abc") // is there, and matches no value
+		want(t, set("9", "", "*"), "condition")
+		want(t, set("9", "9", ""), "condition")
+		want(t, b.run(scripts.CounterSet, openKeys, 9, 0, hour, "any", "*", "9"), "ok", "")
 	})
 }
 
@@ -75,7 +116,7 @@ func TestCounterThatIsSetBackIsOfAnotherLife(t *testing.T) {
 			}
 			was := b.opensAny()
 			b.tick()
-			b.run(scripts.CounterSet, openKeys, row.value, 0, hour, "any")
+			b.run(scripts.CounterSet, openKeys, row.value, 0, hour, "any", "", "")
 			got := b.at(opening{floor: "9223372036854775000", life: was, refuse: true}, row.value, false)
 			if got.life == was || got.life == "0" {
 				t.Errorf("set from %q to %q: it is of life %s as before, or of none; that was %s", row.before, row.value, got.life, was)

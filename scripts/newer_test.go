@@ -44,7 +44,7 @@ type meeting struct {
 // meetings are all runs of [misuses] with a newer record at the key that they misuse, and at the
 // first key of the script that may say its format, which is read in every run.
 func meetings() (found []meeting) {
-	rows := append(slices.Clone(misuses), misuse{"counter_set: counter", scripts.CounterSet, openKeys, 0, args(5, 0, hour, "any"), ""})
+	rows := append(slices.Clone(misuses), misuse{"counter_set: counter", scripts.CounterSet, openKeys, 0, args(5, 0, hour, "any", "", ""), ""})
 	for _, row := range rows {
 		words := strings.Fields(formats[row.script.Name])
 		first := slices.IndexFunc(words, says)

@@ -1,8 +1,12 @@
 package server
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,8 +37,9 @@ func (h *counters) routes(at *router) {
 	incr := allowQuery("by", "limit", "ttl_ms", "after_loss", "template", "calendar", "zone", "at")
 	at.use.handle("GET,POST /incr/:key", "counter.Add", smallPrice, h.incr, handsOut, incr)
 	at.read.handle("GET /counter/:key", "counter.Get", smallPrice, h.get, no)
-	at.admin.handle("PUT /counter/:key", "counter.Set", smallPrice, h.set, no)
-	at.admin.handle("DELETE /counter/:key", "counter.Reset", smallPrice, h.remove, no)
+	own := at.admin.where(judged)
+	own.handle("PUT /counter/:key", "counter.Set", smallPrice, h.set, allowQuery("back"))
+	own.handle("DELETE /counter/:key", "counter.Reset", smallPrice, h.remove, no)
 	at.read.handle("GET /counter", "counter.List", pagePrice, h.list, allowQuery("prefix", "cursor", "n"))
 }
 
@@ -96,12 +101,22 @@ func repeatable(principal, key string) string {
 
 func (h *counters) get(r *request) error {
 	key := r.name("key")
+	only := r.conditions()
 	if r.err != nil {
 		return r.err
 	}
 	value, err := h.counters.Get(r.ctx(), key)
 	if err != nil {
 		return err
+	}
+	tag := counterTag(value, wantsText(r))
+	if only.match.given && !only.match.has(tag) {
+		return counter.ErrCondition
+	}
+	r.Response().Header().Set("ETag", `"`+string(tag)+`"`)
+	if only.noneMatch.has(tag) {
+		noStore(r)
+		return r.NoContent(http.StatusNotModified)
 	}
 	return r.number(value, api.Counter{Key: key, Value: value})
 }
@@ -114,10 +129,16 @@ func (h *counters) set(r *request) error {
 		r.invalid("value", "required: the value that the counter is to have")
 	}
 	ttl := r.millis("ttl_ms", asked.TTLMs, 0, counter.MinTTL, counter.MaxTTL)
+	options := counter.SetOptions{TTL: ttl, Back: r.flag("back"), If: counterCondition(r.conditions())}
 	if r.err != nil {
 		return r.err
 	}
-	if err := h.counters.Set(r.ctx(), key, *asked.Value, ttl); err != nil {
+	err := h.counters.Set(r.ctx(), key, *asked.Value, options)
+	if past, is := errors.AsType[*counter.PastError](err); is {
+		return &fault{api.CounterBack, "value", fmt.Sprintf("%s is at %d: set to %d it hands values out again. To do that: ?back=true, or "+
+			"coatcheck counter set --back", key, past.At, *asked.Value)}
+	}
+	if err != nil {
 		return err
 	}
 	h.journal.did(r, api.Event{Kind: events.CounterSet, Name: key, Value: asked.Value})
@@ -127,14 +148,47 @@ func (h *counters) set(r *request) error {
 func (h *counters) remove(r *request) error {
 	key := r.name("key")
 	r.noFields()
+	condition := counterCondition(r.conditions())
 	if r.err != nil {
 		return r.err
 	}
-	if err := h.counters.Reset(r.ctx(), key); err != nil {
+	if err := h.counters.ResetIf(r.ctx(), key, condition); err != nil {
 		return err
 	}
 	h.journal.did(r, api.Event{Kind: events.CounterRemoved, Name: key})
 	return r.done()
+}
+
+// counterTag is the entity tag of a counter's value, as JSON or as text: the two have the same
+// value and other bytes.
+func counterTag(value int64, text bool) entityTag {
+	tag := strconv.FormatInt(value, 10)
+	if text {
+		tag += asText
+	}
+	return entityTag(tag)
+}
+
+const asText = ".text"
+
+// counterCondition is what preconditions require of a counter. Other text than that of a tag
+// matches no value.
+func counterCondition(only conditions) counter.Condition {
+	values := func(of tags) (values []int64) {
+		if of.given && !of.any {
+			values = []int64{}
+		}
+		for _, tag := range of.list {
+			value, err := strconv.ParseInt(strings.TrimSuffix(string(tag), asText), 10, 64)
+			if err == nil && (tag == counterTag(value, false) || tag == counterTag(value, true)) {
+				values = append(values, value)
+			}
+		}
+		return values
+	}
+	return counter.Condition{
+		Exists: only.match.any, In: values(only.match), Absent: only.noneMatch.any, NotIn: values(only.noneMatch),
+	}
 }
 
 func (h *counters) list(r *request) error {

@@ -25,7 +25,7 @@ func TestCountersAreSetReadListedAndRemoved(t *testing.T) {
 		s := serve(t, server.Config{Store: store})
 		for _, value := range []int64{5, 9007199254740993, -9223372036854775808, 0, 9223372036854775806} {
 			want := api.Counter{Key: "k", Value: value}
-			set := s.do(t, "PUT", "/counter/k", fmt.Sprintf(`{"value":%d}`, value))
+			set := s.do(t, "PUT", "/counter/k?back=true", fmt.Sprintf(`{"value":%d}`, value))
 			expect.Equal(t, set.asked, decode[api.Counter](t, set, 200), want)
 			set.wantHeader(t, "Cache-Control", "no-store")
 			after := fmt.Sprint(" after the counter was set to ", value)
@@ -41,7 +41,7 @@ func TestCountersAreSetReadListedAndRemoved(t *testing.T) {
 		checkProblem(t, s.do(t, "DELETE", "/counter/k", ""), api.NotFound)
 		expect.Equal(t, "POST /incr/k?by=3 after the counter was removed",
 			must[api.Incremented](t, s, 200, "POST", "/incr/k?by=3", ""), api.Incremented{Key: "k", Value: 3, First: 1})
-		s.do(t, "PUT", "/counter/k", `{"value":-7}`, "Accept: text/plain").wantBody(t, "-7\n")
+		s.do(t, "PUT", "/counter/k?back=true", `{"value":-7}`, "Accept: text/plain").wantBody(t, "-7\n")
 		text := s.do(t, "GET", "/counter/k", "", "Accept: text/plain")
 		text.wantBody(t, "-7\n")
 		expect.Contains(t, text.asked+": Content-Type", text.header.Get("Content-Type"), "text/plain")

@@ -45,6 +45,8 @@ var problems = []struct {
 	{counter.ErrLimit, api.CounterLimit},
 	{counter.ErrBehind, api.CounterBehind},
 	{counter.ErrPermanent, api.CounterPermanent},
+	{counter.ErrPast, api.CounterBack},
+	{counter.ErrCondition, api.PreconditionFailed},
 	{counter.ErrHoldOff, api.PoolQuarantined},
 	{counter.ErrOtherRequest, api.PayloadMismatch},
 	{segment.ErrRequest, api.InvalidName},

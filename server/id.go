@@ -53,7 +53,7 @@ func (h *ids) routes(at *router) {
 	at.use.handle("GET /id/snowflake/:pool", "snowflake.Stamp", smallPrice, h.snowflakes, handsOut,
 		allowQuery("n", "format", "width", "spread"))
 	at.use.handle("GET /id/segment/:tag", "segment.NextN", smallPrice, h.fromSegment, handsOut, allowQuery("n", "format", "width"))
-	at.admin.handle("PUT /id/segment/:tag", "counter.SetForward", smallPrice, h.setSegment, no)
+	at.admin.handle("PUT /id/segment/:tag", "counter.Set", smallPrice, h.setSegment, no)
 	at.use.handle("GET /id/uuid", "", smallPrice, h.uuids, handsOut, allowQuery("n", "version"))
 	at.use.handle("GET /id/ulid", "", smallPrice, h.ulids, handsOut, allowQuery("n"))
 	at.use.handle("GET /id/typeid", "", smallPrice, h.typeIDs, handsOut, allowQuery("n", "prefix"))

@@ -41,9 +41,10 @@ type locks struct {
 
 func (h *locks) routes(at *router) {
 	at.use.handle("POST /lock/:name", "lock.Acquire", smallPrice, h.acquire, no)
-	at.use.handle("PUT /lock/:name", "lock.Renew", smallPrice, h.renew, no)
+	held := at.use.where(present)
+	held.handle("PUT /lock/:name", "lock.Renew", smallPrice, h.renew, no)
 	// with force: admin
-	at.use.handle("DELETE /lock/:name", "lock.Release", smallPrice, h.release, allowQuery("force"))
+	held.handle("DELETE /lock/:name", "lock.Release", smallPrice, h.release, allowQuery("force"))
 	at.read.handle("GET /lock/:name", "lock.Get", lockPrice, h.get, no)
 	at.read.handle("GET /lock", "lock.List", pagePrice, h.list, allowQuery("prefix", "cursor", "n"))
 }

@@ -34,7 +34,7 @@ func (h *operations) routes(at *router) {
 	// of an operation that is not the caller's: admin. Without a lease: admin
 	at.use.handle("POST /operation/:operation/resolve", "idempotency.BeginResolving", smallPrice, h.resolve, no)
 	at.use.handle("POST /operation/:operation/settle", "idempotency.Settle", smallPrice, h.settle, no)
-	at.admin.handle("DELETE /operation/:operation", "idempotency.Forget", smallPrice, h.forget, no)
+	at.admin.where(present).handle("DELETE /operation/:operation", "idempotency.Forget", smallPrice, h.forget, no)
 }
 
 // list lists the operations in doubt, the oldest doubt first. They have no names that a caller's

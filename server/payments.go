@@ -23,7 +23,7 @@ type payments struct {
 }
 
 func (h *payments) routes(at *router, guard echo.MiddlewareFunc) {
-	at.use.handle("POST /payments", "idempotency.Guard", smallPrice, h.pay, no, guard)
+	at.use.where(judged).handle("POST /payments", "idempotency.Guard", smallPrice, h.pay, no, guard)
 	at.read.handle("GET /payments", "ledger.List", smallPrice, h.list, no)
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -33,6 +34,7 @@ type part struct {
 
 	role access.Role
 	of   clients
+	on   target
 }
 
 // clients is how another system's clients authenticate and are refused.
@@ -56,6 +58,12 @@ func (p part) forClients(c clients) part {
 	return p
 }
 
+// where is the same part, for routes whose requests find that at their path.
+func (p part) where(on target) part {
+	p.on = on
+	return p
+}
+
 // handle registers a route as add does.
 func (p part) handle(route, call string, price *price, handler func(*request) error, middleware ...echo.MiddlewareFunc) {
 	p.add(route, call, price, func(c echo.Context) error { return handler(&request{Context: c}) }, middleware...)
@@ -72,8 +80,13 @@ func (p part) add(route, call string, price *price, handler echo.HandlerFunc, mi
 	if call != "" && p.traced != nil {
 		around = append(around, p.traced(call))
 	}
-	handler = chain(handler, append(around, middleware...))
 	for method := range strings.SplitSeq(methods, ",") {
+		around := slices.Clip(around)
+		// another system's clients get that system's answers
+		if changes(method) && p.of.refuse == nil {
+			around = append(around, conditional(p.on))
+		}
+		handler := chain(handler, append(around, middleware...))
 		p.routes[method+" "+path] = endpoint{Method: method, Path: braces(path), Role: p.role, price: price, call: call}
 		p.echo.Add(method, path, handler)
 	}

@@ -243,7 +243,7 @@ func TestKnownSegmentsOnly(t *testing.T) {
 	}
 	counters := counter.New(store, redissource.Counters(counter.Config{}))
 	t.Cleanup(func() { _ = counters.Close() })
-	expect.NoError(t, "setting orders to 41", counters.Set(t.Context(), "orders", 41, 0))
+	expect.NoError(t, "setting orders to 41", counters.Set(t.Context(), "orders", 41, counter.SetOptions{Back: true}))
 	expect.Equal(t, "GET /id/segment/orders?n=3 once orders is 41", s.segmentIDs(t, "orders?n=3"), api.SegmentIDs{Tag: "orders", IDs: []string{"42", "43", "44"}})
 	checkProblem(t, s.do(t, "GET", "/id/segment/others", ""), api.NotFound)
 	if found, _, err := counters.List(t.Context(), "", "", 10); err != nil || len(found) != 1 {

@@ -30,11 +30,12 @@ type workers struct {
 
 func (h *workers) routes(at *router) {
 	at.use.handle("POST /worker/:pool", "workerlease.Acquire", smallPrice, h.acquire, no)
-	at.admin.handle("PUT /worker/:pool", "workerlease.Create", smallPrice, h.create, allowQuery("replace"))
+	at.admin.where(judged).handle("PUT /worker/:pool", "workerlease.Create", smallPrice, h.create, allowQuery("replace"))
 	at.read.handle("GET /worker", "workerlease.List", pagePrice, h.list, allowQuery("prefix", "cursor", "n"))
 	at.read.handle("GET /worker/:pool", "workerlease.Ring", pagePrice, h.ring, allowQuery("from", "n"))
-	at.use.handle("PUT /worker/:pool/:worker_id", "workerlease.Renew", smallPrice, h.renew, no)
-	at.use.handle("DELETE /worker/:pool/:worker_id", "workerlease.Release", smallPrice, h.release, allowQuery("used_until"))
+	leased := at.use.where(present)
+	leased.handle("PUT /worker/:pool/:worker_id", "workerlease.Renew", smallPrice, h.renew, no)
+	leased.handle("DELETE /worker/:pool/:worker_id", "workerlease.Release", smallPrice, h.release, allowQuery("used_until"))
 }
 
 func (h *workers) acquire(r *request) error {
@@ -144,12 +145,13 @@ func (h *workers) create(r *request) error {
 	pool := r.name("pool")
 	var asked api.PoolRequest
 	r.body(&asked)
-	declare := h.pools.Create
+	declare, on := h.pools.Create, vacant
 	if r.flag("replace") {
-		declare = h.pools.Replace
+		declare, on = h.pools.Replace, unnamed
 		h.keep(r, pool, &asked)
 	}
 	request := h.poolRequest(r, pool, asked)
+	r.require(on)
 	if r.err != nil {
 		return r.err
 	}

@@ -164,6 +164,8 @@ export class Client {
     },
   ): Promise<{ key: string; first: number; value: number; numbers: string[] }>;
   counter(key: string): Promise<number>;
+  /** Sets a counter, back only if that is said. For the role admin. */
+  setCounter(key: string, value: number, terms?: { ttl?: number; back?: boolean }): Promise<void>;
 
   /** Takes a cost, all of it or nothing; "limit-reached" is an error, with retryAfter. */
   takeLimit(name: string, terms: { rate: number; per: number; burst?: number; cost?: number }): Promise<{ remaining: number; reset: number }>;

@@ -290,7 +290,7 @@ var faults = []struct {
 			return errors.Is(err, counter.ErrBehind)
 		})
 		s.scrape()
-		expect.NoError(s, "Set", l.counters.Set(s.Context(), "orders", 1, 0))
+		expect.NoError(s, "Set", l.counters.Set(s.Context(), "orders", 1, counter.SetOptions{Back: true}))
 		l.incr("orders", counter.Request{Limit: 999_999})
 		s.scrape()
 	}},

@@ -119,7 +119,7 @@ func (s *Source) SetNext(ctx context.Context, tag string, next int64) error {
 	if next < 1 {
 		return fmt.Errorf("%w: next %d: 1 or more", counter.ErrRequest, next)
 	}
-	err := s.counters.SetForward(ctx, tag, next-1)
+	err := s.counters.Set(ctx, tag, next-1, counter.SetOptions{})
 	if errors.Is(err, counter.ErrPast) {
 		return fmt.Errorf("%w: %w", ErrPast, err)
 	}

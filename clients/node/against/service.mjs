@@ -80,6 +80,9 @@ async function counters() {
   assert.equal((await client.add('tries', { limit: 9, ttl: 60, afterLoss: 'stay' })).value, 1);
   await assert.rejects(client.add('tries', { afterLoss: 'stay' }), { code: 'invalid-request', field: 'after_loss' });
   assert.equal(await client.counter('orders'), 6);
+  await assert.rejects(client.setCounter('orders', 5), { code: 'counter-back', status: 409 });
+  await client.setCounter('orders', 5, { ttl: 60, back: true });
+  assert.equal((await client.add('orders', { ttl: 60 })).value, 6);
   const { numbers } = await client.add('bills', { by: 2, template: 'B-{n:4}' });
   assert.deepEqual(numbers, ['B-0001', 'B-0002']);
 }

@@ -25,4 +25,15 @@ export const counters = {
     const read = await this[ask]('GET', named('/counter', key), (read) => read?.key === key && Number.isSafeInteger(read.value));
     return read.value;
   },
+
+  /**
+   * Sets a counter: the next value is one more. A ttl is in seconds; without one it has no end. A
+   * value below the counter is refused ("counter-back") unless back: it hands values out again. For
+   * the role admin.
+   */
+  async setCounter(key, value, { ttl, back = false } = {}) {
+    const path = withQuery(named('/counter', key), { back: back ? true : undefined });
+    const message = { value, ttl_ms: ttl === undefined ? undefined : millis(ttl) };
+    await this[ask]('PUT', path, (now) => now?.key === key && now.value === value, { message });
+  },
 };

@@ -22,6 +22,7 @@ const spelled = (named) => Object.fromEntries(Object.entries(named).map(([name, 
 /** How the arguments of a call stand in this client; of others they are as the table has them. */
 const order = {
   add: ({ key, ...terms }) => [key, terms],
+  setCounter: ({ key, value, ...terms }) => [key, value, terms],
   takeLimit: ({ name, ...rate }) => [name, rate],
   acquireLock: ({ name, ...terms }) => [name, terms],
   holdWorker: ({ pool, ...terms }) => [pool, terms],

@@ -111,6 +111,9 @@ def counters():
     assert client.add("tries", limit=9, ttl=60, after_loss="stay")["value"] == 1
     assert refused("invalid-request", client.add, "tries", after_loss="stay").field == "after_loss"
     assert client.counter("orders") == 6
+    refused("counter-back", client.set_counter, "orders", 5)
+    client.set_counter("orders", 5, ttl=60, back=True)
+    assert client.add("orders", ttl=60)["value"] == 6
     refused("not-found", client.counter, "never")
     assert client.add("bills", 2, template="B-{n:4}")["numbers"] == ["B-0001", "B-0002"]
     assert client.add("bills", template="B-{n:4}")["numbers"] == ["B-0003"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional
 
-from .ask import Asking, is_number, millis, named, with_query
+from .ask import Asking, given, is_number, millis, named, with_query
 
 
 class Counters(Asking):
@@ -52,3 +52,11 @@ class Counters(Asking):
         never used or has expired is not-found.
         """
         return self._ask("GET", named("/counter", key), lambda read: read.get("key") == key and is_number(read.get("value")))["value"]
+
+    def set_counter(self, key: str, value: int, *, ttl: Optional[float] = None, back: bool = False) -> None:
+        """Sets a counter: the next value is one more. ttl is how many seconds it lives, None for
+        ever. A value below the counter hands values out again: it is refused (the code is
+        counter-back) unless back. It needs the role admin.
+        """
+        path = with_query(named("/counter", key), back="true" if back else None)
+        self._ask("PUT", path, lambda now: now.get("key") == key and now.get("value") == value, given(value=value, ttl_ms=millis(ttl)))

@@ -89,7 +89,7 @@ type counterSet struct {
 	value int64
 	ttl   time.Duration
 	zone  string
-	yes   bool
+	back  bool
 }
 
 func (p *program) counterSetCommand() *cobra.Command {
@@ -98,7 +98,7 @@ func (p *program) counterSetCommand() *cobra.Command {
 		Example: "  coatcheck counter set orders 41000 --yes",
 		Use:     "set KEY VALUE", Short: "Set a counter: the next value that is handed out is one more",
 		Long: "Set a counter: the next value that is handed out is one more. Setting it back hands values out again, so that it takes " +
-			"--yes; so does setting what holds no integer.\n" +
+			"--back; so does setting what holds no integer. Without --ttl the counter has no end.\n" +
 			"KEY can end in a date, as for coatcheck incr. A value that is negative goes after two dashes: coatcheck counter set -- KEY -5",
 		Args: func(_ *cobra.Command, args []string) (err error) {
 			if len(args) != 2 {
@@ -113,7 +113,7 @@ func (p *program) counterSetCommand() *cobra.Command {
 	s := bindStraight(command.Flags(), counterSettings, zoneOfKey(&set.zone),
 		config.Optional(config.Span("ttl", config.Unsaid, counter.MinTTL, counter.MaxTTL,
 			"how long it lives; empty: for ever, or with a date for two days longer than its period", &set.ttl)),
-		config.Toggle("yes", "set it back", &set.yes))
+		config.Toggle("back", "set it also to a smaller value, or in the place of what is no integer", &set.back))
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if _, short := errors.AsType[*pflag.NotExistError](err); short {
 			err = fmt.Errorf("%w; a value that is negative goes after two dashes: coatcheck counter set -- KEY -5", err)
@@ -132,31 +132,14 @@ func (p *program) setCounter(ctx context.Context, service *client.Client, text s
 	if err != nil {
 		return err
 	}
-	if !set.yes {
-		if err := set.harmless(ctx, service, one.key); err != nil {
-			return err
-		}
+	err = service.SetCounter(ctx, one.key, set.value, client.SetCounterOptions{TTL: one.ttl(set.ttl, now), Back: set.back})
+	if errors.Is(err, client.ErrPast) || errors.Is(err, client.ErrNotAnInteger) {
+		return usageError{fmt.Errorf("%w\nTo do it all the same: --back", err)}
 	}
-	if err := service.SetCounter(ctx, one.key, set.value, one.ttl(set.ttl, now)); err != nil {
+	if err != nil {
 		return err
 	}
 	return p.print(api.Counter{Key: one.key, Value: set.value}, fmt.Sprintf("%d\n", set.value))
-}
-
-// harmless refuses to hand values out again that others may have. It does not see additions that
-// come meanwhile: it is a guard against a slip.
-func (set counterSet) harmless(ctx context.Context, service *client.Client, key string) error {
-	now, err := service.Counter(ctx, key)
-	if errors.Is(err, client.ErrNotFound) {
-		return nil
-	}
-	if err := unsure(key, err); err != nil {
-		return err
-	}
-	if set.value < now {
-		return usageError{fmt.Errorf("counter %s is at %d: set to %d it hands values out again\nTo do that: --yes", key, now, set.value)}
-	}
-	return nil
 }
 
 // unsure is the error of a look for a counter.

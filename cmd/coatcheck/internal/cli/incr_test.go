@@ -155,14 +155,14 @@ func TestCountersAreListedSetAndRemoved(t *testing.T) {
 			{"counter get orders", failed, "counter"},
 			{"counter rm orders", failed, "orders"},
 			{"counter rm orders --yes", failed, ""},
-			{"counter set orders 41", done, "41\n"}, // a new one takes no --yes
+			{"counter set orders 41", done, "41\n"}, // a new one takes no --back
 			{"counter set orders 100 --json", done, `{"key":"orders","value":100}` + "\n"},
 			{"counter set orders 100", done, "100\n"},
 			{"counter set orders 41", usage, "orders is at 100: set to 41 it hands values out again"},
 			{"counter get orders", done, "100\n"},
-			{"counter set orders 41 --yes", done, "41\n"},
+			{"counter set orders 41 --back", done, "41\n"},
 			{"incr orders", done, "42\n"},
-			{"counter set --yes -- orders -5", done, "-5\n"},
+			{"counter set --back -- orders -5", done, "-5\n"},
 			{"counter set yearly:{yyyy} 7", done, "7\n"},
 			{"counter get yearly:{yyyy} --json", done, `{"key":"yearly:` + today + `","value":7}` + "\n"},
 			{"counter ls", done, "COUNTER      VALUE\norders       -5\nyearly:" + today + "  7\n"},
@@ -210,16 +210,16 @@ func TestACounterThatHoldsNoInteger(t *testing.T) {
 	key := storetest.Open(t, redisstore.Config{URL: redis.URL()}).Key("counter", "text")
 	for name, at := range map[string][]string{"service": {"--server", serve(t, "--redis", redis.URL()).banner.URL}, "redis": {"--redis", redis.URL()}} {
 		t.Run(name, func(t *testing.T) {
-			tell(t, at, []told{{"counter set text 5 --yes", done, "5\n"}})
+			tell(t, at, []told{{"counter set text 5 --back", done, "5\n"}})
 			expect.NoError(t, "set a key", redis.Client().Set(t.Context(), key, "abc", 0).Err())
 			tell(t, at, []told{
 				{"incr text", failed, "integer"},
 				{"counter get text", failed, "integer"},
 				{"counter ls", done, "COUNTER  VALUE\ntext     (not-an-integer)\n"},
 				{"counter ls --json", done, `{"counters":[{"key":"text","value":null,"error":"not-an-integer"}]}` + "\n"},
-				{"counter set text 5", usage, "--yes"},
+				{"counter set text 5", usage, "--back"},
 				{"counter rm text", usage, "--yes"},
-				{"counter set text 6 --yes", done, "6\n"},
+				{"counter set text 6 --back", done, "6\n"},
 				{"incr text", done, "7\n"},
 			})
 		})

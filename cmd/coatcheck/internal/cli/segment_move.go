@@ -168,7 +168,7 @@ func openCounter(ctx context.Context, counters *counter.Counters, tag string, ne
 	there, err := counters.Get(ctx, tag)
 	switch {
 	case errors.Is(err, counter.ErrUnknown), err == nil && there == math.MaxInt64:
-		return counters.Set(ctx, tag, next-1, 0)
+		return counters.Set(ctx, tag, next-1, counter.SetOptions{Back: true})
 	case err != nil:
 		return err
 	case there < next-1:

@@ -39,6 +39,8 @@ const (
 	CounterBack        Code = "counter-back"
 	PreconditionFailed Code = "precondition-failed"
 	LayoutMismatch     Code = "layout-mismatch"
+	PermitsMismatch    Code = "permits-mismatch"
+	WrongType          Code = "wrong-type"
 	LockHeld           Code = "lock-held"
 	LeaseLost          Code = "lease-lost"
 	PoolExhausted      Code = "pool-exhausted"
@@ -137,8 +139,13 @@ var catalogue = map[Code]Kind{
 		"Nothing was changed. What the path names is not as If-Match or If-None-Match says. Read it again, and decide anew."},
 	LayoutMismatch: {409, "Laid out differently", false,
 		"Nothing was granted. Layout, epoch, datacenter and TTL are fixed by a pool's first grant; leave them out to take the " +
-			"pool's own. A lock's number of permits is fixed while it has a holder. A key in Redis that holds another kind of value " +
-			"than belongs there is refused as well: find out what else writes it, or take another name."},
+			"pool's own."},
+	PermitsMismatch: {409, "The lock has another number of permits", false,
+		"Nothing was granted. A lock's number of permits is fixed while it has a holder. Send the number that the others send, or " +
+			"take another name."},
+	WrongType: {409, "The key holds another kind of value", false,
+		"Nothing was changed. A key of that name in Redis holds another kind of value than this service keeps there. Find out what " +
+			"else writes it, or take another name."},
 	LockHeld: {409, "The lock is held by others", true,
 		"The lock was not obtained in the time that the request was willing to wait. Ask again, and wait longer with wait_ms: those " +
 			"who wait are served in order."},

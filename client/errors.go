@@ -104,6 +104,7 @@ var codes = map[api.Code]error{
 	api.TokenUnknown:        ErrUnknownToken,
 	api.NotFound:            ErrNotFound,
 	api.LayoutMismatch:      ErrOtherPool,
+	api.PermitsMismatch:     ErrOtherPool,
 	api.LockHeld:            ErrHeld,
 	api.LeaseLost:           ErrLost,
 	api.PoolExhausted:       ErrExhausted,

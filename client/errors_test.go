@@ -56,6 +56,7 @@ var byStatus = []api.Code{"unauthorized", "forbidden", "method-not-allowed", "to
 // toldOfWorkers is what each problem of the worker-id endpoints is that no other has.
 var toldOfWorkers = map[api.Code]error{
 	"layout-mismatch":  client.ErrOtherPool,
+	"permits-mismatch": client.ErrOtherPool,
 	"lease-lost":       client.ErrLost,
 	"pool-exhausted":   client.ErrExhausted,
 	"pool-quarantined": client.ErrQuarantined,

@@ -123,7 +123,7 @@ var codes = []struct {
 	{redisstore.ErrUnavailable, api.StoreUnavailable},
 	{redisstore.ErrUnsuitable, api.StoreUnsuitable},
 	{redisstore.ErrNewer, api.StoreNewer},
-	{redisstore.ErrWrongType, api.LayoutMismatch},
+	{redisstore.ErrWrongType, api.WrongType},
 }
 
 // Problem returns an error of this package as the problem that an HTTP client gets; ok is false for
@@ -157,10 +157,6 @@ func Problem(err error) (problem api.Problem, ok bool) {
 		if errors.Is(known.err, ErrGuardedTwice) {
 			problem.Detail = "The handler did not run. The request is guarded twice with the same store, route and key, and would " +
 				"wait for itself: the operator has to take one of the guards away, or give the routes different names."
-		}
-		if errors.Is(known.err, redisstore.ErrWrongType) {
-			problem.Detail = "Nothing was changed. A key of that name in Redis holds another kind of value than this service keeps there. " +
-				"Find out what else writes it, or take another name."
 		}
 		if newer, ok := errors.AsType[*redisstore.NewerError](err); ok {
 			problem.Detail = "Nothing was done: " + newer.Error() + "."

@@ -118,7 +118,7 @@ func badLockStates() (rows []bad) {
 	for _, body := range []string{"", `{"mode":"shared"}`, `{"permits":2,"take":2}`} {
 		add("lock-held", true, "POST", "/lock/other", body)
 	}
-	add("layout-mismatch", false, "POST", "/lock/other", `{"permits":3}`)
+	add("permits-mismatch", false, "POST", "/lock/other", `{"permits":3}`)
 	for _, path := range []string{"/lock/unused", "/lock/other", "/lock/HELD"} {
 		add("lease-lost", false, "PUT", path, "", "Lease-Token: {held}")
 		add("lease-lost", false, "DELETE", path, "", "Lease-Token: {held}")

@@ -72,7 +72,7 @@ func badPaths() (rows []bad) {
 func badMethods() (rows []bad) {
 	for path, allow := range map[string]string{
 		"/": "GET", "/livez": "GET", "/readyz": "GET", "/idempotency-policy": "GET", "/problems/not-found": "GET",
-		"/token": "GET POST", "/token/{issued}": "GET", "/token/{issued}/claim": "POST", "/token/{claimed}/complete": "POST", "/token/{claimed}/extend": "POST",
+		"/token": "POST", "/operation": "GET", "/token/{issued}": "GET", "/token/{issued}/claim": "POST", "/token/{claimed}/complete": "POST", "/token/{claimed}/extend": "POST",
 		"/token/{claimed}/release": "POST", "/incr/k": "GET POST", "/counter/k": "GET", "/worker": "GET", "/worker/pool": "GET POST PUT", "/worker/pool/0": "PUT DELETE",
 		"/id/snowflake": "GET", "/id/snowflake/p": "GET", "/id/segment/t": "GET", "/id/uuid": "GET", "/id/ulid": "GET", "/id/typeid": "GET", "/id/decode/0": "GET",
 		"/payments": "GET POST", "/limit/k": "POST DELETE",

@@ -259,7 +259,7 @@ func (s *service) lockPermits(t *testing.T) {
 	one := s.lock(t, "permits", `{"ttl_ms":3600000,"permits":3}`)
 	two := s.lock(t, "permits", `{"ttl_ms":3600000,"permits":3,"mode":"permits","take":2}`)
 	checkProblem(t, s.do(t, "POST", "/lock/permits", `{"permits":3}`), api.LockHeld)
-	problem := checkProblem(t, s.do(t, "POST", "/lock/permits", `{"permits":5}`), api.LayoutMismatch)
+	problem := checkProblem(t, s.do(t, "POST", "/lock/permits", `{"permits":5}`), api.PermitsMismatch)
 	expect.Equal(t, "POST /lock/permits with 5 of 3 permits: detail", problem.Detail, "in use with another number of permits: it has 3")
 	info := s.lockInfo(t, "permits")
 	expect.Equal(t, "GET /lock/permits: mode", info.Mode, "permits")

@@ -274,7 +274,7 @@ func TestChargeThatTheStoreRefusesGivesTheTokenBack(t *testing.T) {
 	expect.NoError(t, fmt.Sprintf("RENAME %s aside", book), redis.Client().Rename(t.Context(), book, "aside").Err())
 	expect.NoError(t, "SET "+book, redis.Client().Set(t.Context(), book, "no ledger", 0).Err())
 	for _, c := range []call{pay, {method: "GET", path: "/payments"}} {
-		checkProblem(t, f.send(t, c), api.LayoutMismatch)
+		checkProblem(t, f.send(t, c), api.WrongType)
 	}
 	expect.Equal(t, "the token after a charge that the store refused: state", f.s.state(t, token), "issued")
 	expect.NoError(t, "RENAME aside "+book, redis.Client().Rename(t.Context(), "aside", book).Err())

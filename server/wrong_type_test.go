@@ -37,7 +37,7 @@ func TestKeyOfAnotherKindIsAConflictThatAskingAgainDoesNotChange(t *testing.T) {
 		} {
 			a, err := s.send(t.Context(), c)
 			expect.NoError(t, c.String(), err)
-			problem := checkProblem(t, a, api.LayoutMismatch)
+			problem := checkProblem(t, a, api.WrongType)
 			expect.Contains(t, a.asked+": detail", problem.Detail, "another kind of value")
 			a.wantHeader(t, "Retry-After", "")
 		}

@@ -15,7 +15,8 @@
 //     unchanged.
 //
 // After an unknown outcome values may have been added that no caller got: a gap, never a value
-// twice. TTLs are Redis's: a counter that expires begins again, on purpose.
+// twice. TTLs are Redis's: a counter that expires begins again, on purpose. Whoever begins a
+// counter decides whether it ends: [ErrPermanent].
 //
 // # States
 //

@@ -154,6 +154,23 @@ func TestTTLOfACounterThatHasLostItsEndIsRefused(t *testing.T) {
 	})
 }
 
+// An operator who follows the refusal of a counter with a TTL does not make it permanent.
+func TestCounterThatIsBehindIsSetWithItsTTL(t *testing.T) {
+	inBubble(t, func(t *testing.T, c counters) {
+		strict := counters{counter.New(c.store, counter.Config{AfterLoss: counter.Refuse}), c.store}
+		defer strict.Close()
+		hourly := counter.Request{TTL: time.Hour, Limit: 100}
+		strict.adds(t, hourly, 1)
+		strict.adds(t, hourly, 2)
+		c.put(t, "k", "SET", "1")
+		_, err := strict.Add(t.Context(), "k", hourly)
+		wantRefused(t, err, counter.ErrBehind)
+		expect.Contains(t, "the way out", fmt.Sprint(err), "coatcheck counter set k 2 --ttl 1h0m0s (else")
+		_, err = strict.Incr(t.Context(), "k")
+		expect.Contains(t, "the way out of a call without a TTL", fmt.Sprint(err), "coatcheck counter set k 2 (else")
+	})
+}
+
 // A process has no TTL in memory for the next generation.
 func TestGenerationThatBeginsWithoutATTLHasNoEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, c counters) {

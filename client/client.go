@@ -24,7 +24,7 @@ type Config struct {
 	Timeout    time.Duration // how long one request may take; 0 = 10 s
 	// largest answer, in bytes; 0 = 16 MiB. A longer one counts as unreadable
 	MaxAnswer int64
-	Logger    *slog.Logger // nil = no log. It never sees a token or the proof of a claim
+	Logger    *slog.Logger // nil = slog.Default(). It never sees a token or the proof of a claim
 }
 
 // Client asks one service. It is safe for concurrent use.
@@ -77,7 +77,7 @@ func New(config Config) (*Client, error) {
 	c.timeout = cmp.Or(c.timeout, 10*time.Second)
 	c.most = cmp.Or(c.most, 16<<20)
 	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
+		c.log = slog.Default()
 	}
 	return c, nil
 }

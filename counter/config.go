@@ -51,7 +51,7 @@ type Config struct {
 	// of how many keys this process remembers what it has seen, at least 100; the longest unused
 	// are forgotten; 0 = DefaultMaxKeys
 	MaxKeys int
-	Logger  *slog.Logger // nil = no log
+	Logger  *slog.Logger // nil = slog.Default()
 }
 
 func (c Config) withDefaults(ack int) Config {
@@ -65,7 +65,7 @@ func (c Config) withDefaults(ack int) Config {
 	}
 	c.HoldOff = cmp.Or(c.HoldOff, DefaultHoldOff)
 	c.MaxKeys = cmp.Or(c.MaxKeys, DefaultMaxKeys)
-	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
 

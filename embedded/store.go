@@ -28,7 +28,7 @@ const (
 // Config is how much a store keeps, in memory. The zero value is ready.
 type Config struct {
 	MaxBytes int64        // how much memory what it holds may take; 0 = DefaultMaxBytes
-	Logger   *slog.Logger // nil = silent
+	Logger   *slog.Logger // nil = slog.Default()
 }
 
 // Store is a miniredis with a clock, a cap and an incarnation. Its methods are safe for concurrent
@@ -60,7 +60,7 @@ func Open(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("embedded: MaxBytes %d is negative", cfg.MaxBytes)
 	}
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, DefaultMaxBytes)
-	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	s, err := newStore(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("embedded: start miniredis: %w", err)

@@ -72,6 +72,21 @@ func TestWhatIsDroppedIsCountedAndLogged(t *testing.T) {
 	})
 }
 
+// What is lost without a word is lost twice: a program that sets no logger hears of it by its own.
+func TestWithoutALoggerTheProgramsOwnIsTold(t *testing.T) {
+	before, log := slog.Default(), &strings.Builder{}
+	t.Cleanup(func() { slog.SetDefault(before) })
+	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
+	synctest.Test(t, func(t *testing.T) {
+		tokens := newTokens(t, closedStore(t))
+		tokens.completeLater(t.Context(), ClientKey("", "r", "k"), "owner", Answer{Status: 200}, &Attempt{})
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		expect.Error(t, "Close with an answer that is not recorded", tokens.Close(ended), context.Canceled)
+	})
+	expect.Contains(t, "the program's log", log.String(), "an answer is not recorded")
+}
+
 // A program closes with the context whose end has stopped it.
 func TestCloseRecordsForAWhileAfterItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

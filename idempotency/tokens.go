@@ -52,7 +52,7 @@ type Config struct {
 	OneCaller bool
 	// answers a refused request; nil = problem+json as Problem returns it
 	Error func(http.ResponseWriter, *http.Request, error)
-	// nil = no log. It never sees a token or a key
+	// nil = slog.Default(). It never sees a token or a key
 	Logger *slog.Logger
 
 	// TokenKeys sign the tokens that are issued, with the first key; a token is checked with all of
@@ -160,7 +160,7 @@ func New(store *redisstore.Store, config Config) *Tokens {
 	if t.fail == nil {
 		t.fail = t.writeProblem
 	}
-	t.log = cmp.Or(t.log, slog.New(slog.DiscardHandler))
+	t.log = cmp.Or(t.log, slog.Default())
 	t.callers = newCallers(t.log, config.OneCaller)
 	t.notifier = notifier.New(store, t.done, t.log, func(record string) (string, struct{}) { return record, struct{}{} })
 	t.answers = newBacklog("an answer is not recorded; its token is in doubt when its lease has lapsed", answerRoom, t.log)

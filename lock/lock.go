@@ -60,7 +60,7 @@ type Config struct {
 	// Skew is how far the clocks of two servers that can be master may differ, up to a minute;
 	// under WaitAfterLoss only; 0 = 1 s.
 	Skew   time.Duration
-	Logger *slog.Logger // nil = no log. It never sees a token
+	Logger *slog.Logger // nil = slog.Default(). It never sees a token
 }
 
 func (c Config) withDefaults() Config {
@@ -76,7 +76,7 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	c.Skew = cmp.Or(c.Skew, defaultSkew)
-	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
 

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +14,7 @@ func TestZeroConfigIsSound(t *testing.T) {
 	for url, timeout := range map[string]time.Duration{"embedded:": embeddedTimeout, "redis://h": defaultTimeout} {
 		expect.NoError(t, "Check", Config{URL: url}.Check())
 		c := Config{URL: url}.WithDefaults()
-		if c.Prefix != "coatcheck:" || c.AckTimeout != 500*time.Millisecond || c.Timeout != timeout || c.Logger == nil {
+		if c.Prefix != "coatcheck:" || c.AckTimeout != 500*time.Millisecond || c.Timeout != timeout || c.Logger != slog.Default() {
 			t.Errorf("defaults with URL %q: got %+v, want prefix coatcheck:, ack timeout 500ms, timeout %v and a logger", url, c, timeout)
 		}
 	}

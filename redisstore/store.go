@@ -66,7 +66,7 @@ type Config struct {
 	Timeout time.Duration
 
 	MaxBytes int64        // embedded: how much memory what it holds may take; 0 = its own default
-	Logger   *slog.Logger // nil = no log
+	Logger   *slog.Logger // nil = slog.Default()
 
 	Observers []observe.Observer // are told what the store does, in this order; nil = none is
 }
@@ -134,7 +134,7 @@ func (c Config) WithDefaults() Config {
 		}
 	}
 	c.AckTimeout = cmp.Or(c.AckTimeout, min(500*time.Millisecond, c.Timeout/2))
-	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
 

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"context"
+	"log/slog"
 	"math"
 	"strings"
 	"testing"
@@ -116,7 +117,7 @@ func TestConfigIsTakenOrRefused(t *testing.T) {
 		}
 	}
 	c := Config{}.withDefaults()
-	if c.Period != 15*time.Minute || c.MaxStep != 1_000_000 || c.MaxTags != 10_000 || c.Idle != 24*time.Hour || c.Timeout != 5*time.Second || c.Ahead != 0.1 || c.Logger == nil {
+	if c.Period != 15*time.Minute || c.MaxStep != 1_000_000 || c.MaxTags != 10_000 || c.Idle != 24*time.Hour || c.Timeout != 5*time.Second || c.Ahead != 0.1 || c.Logger != slog.Default() {
 		t.Errorf("the defaults are %+v", c)
 	}
 	for _, mistake := range []func(){func() { New(nil, Config{}) }, func() { New(tags(1), Config{MaxTags: -1}) }} {

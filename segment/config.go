@@ -38,7 +38,7 @@ type Config struct {
 	Timeout time.Duration
 	// Ahead is how much of a range is used before the next is fetched: above 0, up to 0.9.
 	Ahead float64
-	// Logger logs failures and tags that are dropped; nil = no log.
+	// Logger logs failures and tags that are dropped; nil = slog.Default().
 	Logger *slog.Logger
 }
 
@@ -52,7 +52,7 @@ func (c Config) withDefaults() Config {
 	if c.Owner == nil {
 		c.Owner = func(context.Context) string { return "" }
 	}
-	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
 

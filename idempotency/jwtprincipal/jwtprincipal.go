@@ -69,7 +69,7 @@ type Config struct {
 	Leeway     time.Duration // how far clocks may differ, up to MaxLeeway; 0 = 30 s
 	// fetches the keys, with a time limit of 3 s of its own; nil = one that follows no redirect
 	Client *http.Client
-	// of keys that cannot be read; nil = no log. It never sees a token
+	// of keys that cannot be read; nil = slog.Default(). It never sees a token
 	Logger *slog.Logger
 }
 

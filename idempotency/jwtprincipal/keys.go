@@ -46,7 +46,7 @@ type keySet struct {
 }
 
 func newKeySet(config Config) *keySet {
-	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
+	config.Logger = cmp.Or(config.Logger, slog.Default())
 	if !config.IsURL() {
 		return keySetOf(config, 5*time.Second, time.Second)
 	}

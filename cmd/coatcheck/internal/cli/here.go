@@ -78,6 +78,7 @@ func askHere(ctx context.Context, config server.Config, command func(context.Con
 	transport := &handlerTransport{handler: here.Handler()}
 	service, err := client.New(client.Config{
 		URL: "http://localhost", HTTPClient: &http.Client{Transport: transport}, Timeout: longestHere, MaxAnswer: 1 << 40,
+		Logger: silent(),
 	})
 	if err == nil {
 		err = command(ctx, service)

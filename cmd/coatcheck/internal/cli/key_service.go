@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -49,9 +50,12 @@ func (s *serviceAt) secure() (*tls.Config, error) {
 	return secure, nil
 }
 
+// silent is the log of a command's client: a command says itself what has happened.
+func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
 // client returns a client of the service with a connection for each caller; 0 = package client's.
 func (s *serviceAt) client(callers int) (*client.Client, error) {
-	config := client.Config{URL: s.server, APIKey: s.apiKey}
+	config := client.Config{URL: s.server, APIKey: s.apiKey, Logger: silent()}
 	secure, err := s.secure()
 	if err != nil {
 		return nil, err

@@ -188,7 +188,7 @@ type lockCalls struct {
 }
 
 func newLockCalls(store *redisstore.Store, n int) *lockCalls {
-	return &lockCalls{lock.New(store, lock.Config{LeaseToken: "billing-7f9c:4711", Window: time.Minute}), make([]lock.Grant, n)}
+	return &lockCalls{lock.New(store, lock.Config{Owner: "billing-7f9c:4711", Window: time.Minute}), make([]lock.Grant, n)}
 }
 
 func lockName(i int) string { return fmt.Sprintf("lock-%06d", i) }

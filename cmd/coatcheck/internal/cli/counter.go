@@ -95,7 +95,7 @@ type counterSet struct {
 func (p *program) counterSetCommand() *cobra.Command {
 	var set counterSet
 	command := &cobra.Command{
-		Example: "  coatcheck counter set orders 41000 --yes",
+		Example: "  coatcheck counter set orders 41000",
 		Use:     "set KEY VALUE", Short: "Set a counter: the next value that is handed out is one more",
 		Long: "Set a counter: the next value that is handed out is one more. Setting it back hands values out again, so that it takes " +
 			"--back; so does setting what holds no integer. Without --ttl the counter has no end.\n" +
@@ -114,11 +114,11 @@ func (p *program) counterSetCommand() *cobra.Command {
 		config.Optional(config.Span("ttl", config.Unsaid, counter.MinTTL, counter.MaxTTL,
 			"how long it lives; empty: for ever, or with a date for two days longer than its period", &set.ttl)),
 		config.Toggle("back", "set it also to a smaller value, or in the place of what is no integer", &set.back))
-	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+	command.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if _, short := errors.AsType[*pflag.NotExistError](err); short {
 			err = fmt.Errorf("%w; a value that is negative goes after two dashes: coatcheck counter set -- KEY -5", err)
 		}
-		return usageError{err}
+		return usageError{withNearest(c.Flags(), err)}
 	})
 	command.ValidArgsFunction = offerCounters(p, s)
 	return p.ask(command, s, func(ctx context.Context, service *client.Client, args []string) error {

@@ -97,6 +97,15 @@ func TestEveryHelpHasAnExample(t *testing.T) {
 			if words := strings.Fields(line); len(words) > 1 && !strings.Contains(line, "coatcheck "+strings.Join(strings.Fields(c.CommandPath())[1:], " ")) {
 				t.Errorf("the example of %s is of another command: %s", c.CommandPath(), line)
 			}
+			_, line, _ = strings.Cut(strings.Split(line, " -- ")[0], "coatcheck ")
+			named, _, err := ownCommand().Find(strings.Fields(line))
+			expect.NoError(t, "find the command of the example "+line, err)
+			for word := range strings.FieldsSeq(line) {
+				name, long := strings.CutPrefix(word, "--")
+				if long && named.Flags().Lookup(name) == nil && named.InheritedFlags().Lookup(name) == nil {
+					t.Errorf("the example of %s has a flag that there is not: %s", c.CommandPath(), word)
+				}
+			}
 		}
 		for _, sub := range c.Commands() {
 			walk(sub)

@@ -89,7 +89,7 @@ func newPopulation(ctx context.Context, size int) (p *population, err error) {
 // before it is first looked at.
 func (p *population) fill(ctx context.Context) (err error) {
 	warm := idempotency.ClientKey("", "warm", "up")
-	if _, err := p.tokens.Do(ctx, warm, terms, func(context.Context) ([]byte, error) { return nil, nil }); err != nil {
+	if _, err := p.tokens.Do(ctx, warm, terms, func(context.Context, *idempotency.Attempt) ([]byte, error) { return nil, nil }); err != nil {
 		return err
 	}
 	if err := forEach(ctx, func(int) error { return p.store.Ping(ctx) }, 1000); err != nil {

@@ -192,8 +192,7 @@ func TestDoWaitsForAQuestionThatIsUnderWay(t *testing.T) {
 		return ledger.resolve(ctx, o)
 	}}
 	key := ClientKey("", "", "job")
-	_, err := tokens.Do(t.Context(), key, options, func(ctx context.Context) ([]byte, error) {
-		attempt, _ := FromContext(ctx)
+	_, err := tokens.Do(t.Context(), key, options, func(ctx context.Context, attempt *Attempt) ([]byte, error) {
 		ledger.enter(attempt)
 		return nil, errProvider
 	})
@@ -202,7 +201,7 @@ func TestDoWaitsForAQuestionThatIsUnderWay(t *testing.T) {
 	_, err = tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "do"})
 	expect.Equal(t, "what a claim meets", [2]bool{errors.Is(err, ErrInProgress), errors.Is(err, errInQuestion)}, [2]bool{true, true})
 	time.AfterFunc(100*time.Millisecond, func() { close(mayAnswer) })
-	result, err := tokens.Do(t.Context(), key, options, func(context.Context) ([]byte, error) {
+	result, err := tokens.Do(t.Context(), key, options, func(context.Context, *Attempt) ([]byte, error) {
 		t.Error("the work ran twice")
 		return nil, nil
 	})

@@ -30,13 +30,12 @@ type Result struct {
 // on.
 //
 // The function's context ends with ctx, with the cause ErrSuperseded when the claim is lost, and
-// with ErrUnknownToken when Redis has lost the token; FromContext gives its fence. Do's error is
-// one of Claim's, and the function did not run; or a [*WorkError] with the function's own, and also
+// with ErrUnknownToken when Redis has lost the token. Do's error is one of Claim's, and the function did not run; or a [*WorkError] with the function's own, and also
 // redisstore.ErrLost if the claim was lost meanwhile; or ErrSuperseded if another attempt took over
 // before the value was recorded. Without a fingerprint in the options, the same key is taken for
 // the same operation.
 func (t *Tokens) Do(ctx context.Context, key OperationKey, options ClaimOptions,
-	work func(context.Context) ([]byte, error)) (Result, error) {
+	work func(context.Context, *Attempt) ([]byte, error)) (Result, error) {
 	options.Fingerprint = cmp.Or(options.Fingerprint, "do")
 	run, outcome, err := t.beginOrResolve(ctx, key, options)
 	if err != nil {
@@ -53,7 +52,7 @@ func (t *Tokens) Do(ctx context.Context, key OperationKey, options ClaimOptions,
 	defer cancel(nil)
 	ctx = run.start(ctx, cancel)
 	var value []byte
-	run.call(func() { value, err = work(ctx) })
+	run.call(func() { value, err = work(ctx, run.attempt) })
 	if err != nil {
 		run.giveUp()
 		return Result{}, withLoss(ctx, &WorkError{Operation: run.attempt.Operation, Err: err})

@@ -27,10 +27,10 @@ func TestDoRunsOnceAmongManyDeliveries(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() {
-				result, err := tokens.Do(t.Context(), key, ClaimOptions{Lease: time.Hour}, func(ctx context.Context) ([]byte, error) {
+				result, err := tokens.Do(t.Context(), key, ClaimOptions{Lease: time.Hour}, func(ctx context.Context, attempt *Attempt) ([]byte, error) {
 					runs.Add(1)
-					if attempt, ok := FromContext(ctx); !ok || attempt.Fence == 0 {
-						t.Errorf("attempt in the job: got %+v, want one with a fence", attempt)
+					if inside, ok := FromContext(ctx); !ok || inside != attempt || attempt.Fence == 0 {
+						t.Errorf("attempt in the job: got %+v, and %+v in its context, want one with a fence", attempt, inside)
 					}
 					return []byte("done"), nil
 				})
@@ -59,7 +59,7 @@ func TestScopeOfAKeyIsShownAsItsRoute(t *testing.T) {
 		tokens := newTokens(t, store)
 		for route, want := range map[string]string{"": "orders", "POST /orders": "POST /orders"} {
 			key := ClientKey("", "orders", "message of "+want)
-			_, err := tokens.Do(t.Context(), key, ClaimOptions{Route: route}, func(context.Context) ([]byte, error) { return nil, errProvider })
+			_, err := tokens.Do(t.Context(), key, ClaimOptions{Route: route}, func(context.Context, *Attempt) ([]byte, error) { return nil, errProvider })
 			expect.Error(t, "Do", err, errProvider)
 			operation, err := tokens.Operation(t.Context(), key.Operation())
 			expect.Error(t, "Operation", err, nil)
@@ -71,16 +71,15 @@ func TestScopeOfAKeyIsShownAsItsRoute(t *testing.T) {
 var errProvider = errors.New("the provider hung up")
 
 func TestDoThatFailsIsInDoubtOrGoesOnByPolicy(t *testing.T) {
-	failing := func(context.Context) ([]byte, error) { return nil, errProvider }
-	never := func(ctx context.Context) ([]byte, error) {
-		attempt, _ := FromContext(ctx)
+	failing := func(context.Context, *Attempt) ([]byte, error) { return nil, errProvider }
+	never := func(ctx context.Context, attempt *Attempt) ([]byte, error) {
 		attempt.NotBegun()
 		return nil, errProvider
 	}
-	working := func(context.Context) ([]byte, error) { return []byte("done"), nil }
+	working := func(context.Context, *Attempt) ([]byte, error) { return []byte("done"), nil }
 	for name, row := range map[string]struct {
 		policy Policy
-		first  func(context.Context) ([]byte, error)
+		first  func(context.Context, *Attempt) ([]byte, error)
 		want   error
 	}{
 		"hold":                  {Hold, failing, ErrInDoubt},
@@ -120,7 +119,7 @@ func TestErrorOfDosFunctionIsOfNoClass(t *testing.T) {
 		tokens := embeddedTokens(t)
 		key := ClientKey("", "jobs", "outer")
 		charged := 0
-		_, err := tokens.Do(t.Context(), key, ClaimOptions{Lease: time.Hour}, func(context.Context) ([]byte, error) {
+		_, err := tokens.Do(t.Context(), key, ClaimOptions{Lease: time.Hour}, func(context.Context, *Attempt) ([]byte, error) {
 			charged++
 			return nil, inner
 		})
@@ -138,7 +137,7 @@ func TestErrorOfDosFunctionIsOfNoClass(t *testing.T) {
 func TestDoEndsWithItsContextAndWhenSuperseded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens := embeddedTokens(t)
-		wait := func(ctx context.Context) ([]byte, error) {
+		wait := func(ctx context.Context, _ *Attempt) ([]byte, error) {
 			<-ctx.Done()
 			return []byte("late"), context.Cause(ctx)
 		}
@@ -150,7 +149,7 @@ func TestDoEndsWithItsContextAndWhenSuperseded(t *testing.T) {
 		key, options := ClientKey("", "c", "2"), ClaimOptions{Policy: Takeover, Lease: 3 * time.Second}
 		done := make(chan error)
 		go func() {
-			_, err := tokens.Do(t.Context(), key, options, func(ctx context.Context) ([]byte, error) {
+			_, err := tokens.Do(t.Context(), key, options, func(ctx context.Context, _ *Attempt) ([]byte, error) {
 				<-ctx.Done()
 				return []byte("late"), nil // it did not check why
 			})
@@ -158,7 +157,7 @@ func TestDoEndsWithItsContextAndWhenSuperseded(t *testing.T) {
 		}()
 		time.Sleep(time.Second / 2)
 		lapse(t, tokens, tokens.keys(key)[0])
-		result, err := tokens.Do(t.Context(), key, options, func(context.Context) ([]byte, error) { return []byte("heir"), nil })
+		result, err := tokens.Do(t.Context(), key, options, func(context.Context, *Attempt) ([]byte, error) { return []byte("heir"), nil })
 		expect.Error(t, "Do after the lease", err, nil)
 		expect.Equal(t, "Do after the lease", string(result.Value), "heir")
 		expect.Error(t, "Do of the superseded attempt", <-done, ErrSuperseded)
@@ -172,7 +171,7 @@ func TestDoKeepsNoResultOverTheLimitAndNeverRunsAgain(t *testing.T) {
 	tokens := embeddedTokens(t)
 	key := ClientKey("", "c", "large")
 	large := bytes.Repeat([]byte("x"), maxResult+1)
-	result, err := tokens.Do(t.Context(), key, ClaimOptions{}, func(context.Context) ([]byte, error) { return large, nil })
+	result, err := tokens.Do(t.Context(), key, ClaimOptions{}, func(context.Context, *Attempt) ([]byte, error) { return large, nil })
 	expect.Error(t, "Do with a large result", err, nil)
 	expect.Equal(t, "bytes of a large result", len(result.Value), len(large))
 	result, err = tokens.Do(t.Context(), key, ClaimOptions{}, nil)
@@ -187,7 +186,7 @@ func TestValueOfDoIsRecordedAsTheFunctionReturnedIt(t *testing.T) {
 	writes := func(replicas string) {
 		expect.Error(t, "CONFIG SET min-replicas-to-write", server.Client().ConfigSet(t.Context(), "min-replicas-to-write", replicas).Err(), nil)
 	}
-	result, err := tokens.Do(t.Context(), key, ClaimOptions{Lease: time.Hour}, func(context.Context) ([]byte, error) {
+	result, err := tokens.Do(t.Context(), key, ClaimOptions{Lease: time.Hour}, func(context.Context, *Attempt) ([]byte, error) {
 		writes("1") // from now on Redis refuses writes
 		return []byte("paid"), nil
 	})
@@ -230,7 +229,7 @@ func TestDoDoesNotBeginWhenItsContextEndsWithTheGrant(t *testing.T) {
 	})
 	tokens := newTokens(t, open(t, redistest.Space{URL: proxy.URL(), Prefix: space.Prefix}))
 	ctx, key, ran := over{context.WithoutCancel(t.Context()), claimed.Load}, ClientKey("", "gone", "k"), 0
-	work := func(ctx context.Context) ([]byte, error) { ran++; return nil, ctx.Err() }
+	work := func(ctx context.Context, _ *Attempt) ([]byte, error) { ran++; return nil, ctx.Err() }
 	_, err := tokens.Do(ctx, key, ClaimOptions{}, work)
 	expect.Error(t, "Do whose context ends with the grant", err, context.Canceled)
 	expect.Equal(t, "how often the function ran for that", ran, 0)

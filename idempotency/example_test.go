@@ -59,7 +59,7 @@ func ExampleTokens_Do() {
 	defer end()
 	key := idempotency.ClientKey("", "orders", "message-42") // principal, scope and key
 	for range 2 {
-		result, err := tokens.Do(ctx, key, idempotency.ClaimOptions{}, func(context.Context) ([]byte, error) {
+		result, err := tokens.Do(ctx, key, idempotency.ClaimOptions{}, func(context.Context, *idempotency.Attempt) ([]byte, error) {
 			fmt.Println("charging")
 			return []byte("charged 12.99 EUR"), nil
 		})
@@ -82,7 +82,7 @@ func ExampleTokens_Do_token() {
 	}
 	for _, text := range []string{token.Value, "made-up"} {
 		_, err := tokens.Do(ctx, idempotency.IssuedToken("worker-1", text), idempotency.ClaimOptions{Scope: "charges"},
-			func(context.Context) ([]byte, error) {
+			func(context.Context, *idempotency.Attempt) ([]byte, error) {
 				fmt.Println("charging")
 				return nil, nil
 			})

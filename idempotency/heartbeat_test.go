@@ -109,7 +109,7 @@ func TestUnderTakeoverAGrantThatComesTooLateIsGivenBack(t *testing.T) {
 	})
 	tokens := newTokens(t, open(t, redistest.Space{URL: proxy.URL(), Prefix: space.Prefix}))
 	key, ran := ClientKey("", "late", "k"), 0
-	work := func(context.Context) ([]byte, error) { ran++; return nil, nil }
+	work := func(context.Context, *Attempt) ([]byte, error) { ran++; return nil, nil }
 	slow.Store(true)
 	_, err := tokens.Do(t.Context(), key, ClaimOptions{Policy: Takeover, Lease: MinLease}, work)
 	expect.Error(t, "Do whose grant comes after its lease", err, redisstore.ErrUnavailable)

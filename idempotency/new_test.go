@@ -19,7 +19,7 @@ func TestEmptyKeyIsNoOperation(t *testing.T) {
 	tokens := newTokens(t, storetest.Open(t, redisstore.Config{URL: "embedded:"}))
 	ran := 0
 	for _, key := range []OperationKey{ClientKey("p", "r", ""), {}} {
-		_, err := tokens.Do(t.Context(), key, ClaimOptions{}, func(context.Context) ([]byte, error) { ran++; return nil, nil })
+		_, err := tokens.Do(t.Context(), key, ClaimOptions{}, func(context.Context, *Attempt) ([]byte, error) { ran++; return nil, nil })
 		expect.Error(t, "Do with an empty key", err, ErrKeyMissing)
 		_, err = tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f"})
 		expect.Error(t, "Claim with an empty key", err, ErrKeyMissing)

@@ -161,7 +161,7 @@ func TestResultOfDoStaysForItsRetention(t *testing.T) {
 			tokens, runs := embeddedTokens(t), 0
 			do := func(want int) {
 				t.Helper()
-				_, err := tokens.Do(t.Context(), ClientKey("", "", "k"), ClaimOptions{Retention: retention}, func(context.Context) ([]byte, error) {
+				_, err := tokens.Do(t.Context(), ClientKey("", "", "k"), ClaimOptions{Retention: retention}, func(context.Context, *Attempt) ([]byte, error) {
 					runs++
 					return nil, nil
 				})

@@ -153,8 +153,7 @@ func TestDoAsksItsResolver(t *testing.T) {
 		key := ClientKey("", "", "job "+strconv.Itoa(number))
 		runs := 0
 		options := ClaimOptions{Resolve: ledger.resolve}
-		work := func(ctx context.Context) ([]byte, error) {
-			attempt, _ := FromContext(ctx)
+		work := func(ctx context.Context, attempt *Attempt) ([]byte, error) {
 			runs++
 			if runs > 1 {
 				expect.Equal(t, "whether the effect is taken", ledger.enter(attempt), true)

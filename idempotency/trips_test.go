@@ -104,7 +104,7 @@ func doubtful(t *testing.T, tokens *Tokens, fingerprint string) int {
 // do runs a job under a token, and returns 201 if it has its result.
 func do(t *testing.T, tokens *Tokens, token string) int {
 	t.Helper()
-	result, err := tokens.Do(t.Context(), IssuedToken("", token), ClaimOptions{Lease: time.Hour}, func(context.Context) ([]byte, error) { return []byte("done"), nil })
+	result, err := tokens.Do(t.Context(), IssuedToken("", token), ClaimOptions{Lease: time.Hour}, func(context.Context, *Attempt) ([]byte, error) { return []byte("done"), nil })
 	if err != nil || string(result.Value) != "done" {
 		t.Errorf("Do: got %+v and error %v, want %q", result, err, "done")
 		return 0

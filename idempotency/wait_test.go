@@ -168,7 +168,7 @@ func TestNothingIsClaimedThatIsNotAdmitted(t *testing.T) {
 	close(let)
 	clients.Wait()
 	h.wantRuns(t, 1)
-	_, err := tokens.Do(t.Context(), ClientKey("", "jobs", "j"), ClaimOptions{}, func(context.Context) ([]byte, error) { return nil, nil })
+	_, err := tokens.Do(t.Context(), ClientKey("", "jobs", "j"), ClaimOptions{}, func(context.Context, *Attempt) ([]byte, error) { return nil, nil })
 	expect.Error(t, "Do", err, stop)
 }
 

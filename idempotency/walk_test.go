@@ -87,7 +87,7 @@ func (o *operation) doing(process int) walker.Task {
 	return walker.Task{Name: fmt.Sprintf("process %d, by Do", process), Do: func() {
 		var answer string
 		result, err := o.of[process].Do(context.Background(), ClientKey("p", "r", "k"), ClaimOptions{Fingerprint: "f", Policy: o.policy, Lease: MinLease},
-			func(context.Context) ([]byte, error) {
+			func(context.Context, *Attempt) ([]byte, error) {
 				o.mu.Lock()
 				o.starts++
 				answer = fmt.Sprintf("answer %d", o.starts)

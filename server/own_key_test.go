@@ -62,7 +62,7 @@ func TestOwnKeyIsTheOperationOfTheGoPackage(t *testing.T) {
 		s := serve(t, server.Config{Store: store})
 		tokens := idempotency.New(store, idempotency.Config{})
 		key := idempotency.ClientKey("", "webhooks", "evt_1")
-		_, err := tokens.Do(t.Context(), key, idempotency.ClaimOptions{Fingerprint: "f"}, func(context.Context) ([]byte, error) { return []byte{1}, nil })
+		_, err := tokens.Do(t.Context(), key, idempotency.ClaimOptions{Fingerprint: "f"}, func(context.Context, *idempotency.Attempt) ([]byte, error) { return []byte{1}, nil })
 		expect.Error(t, "Do", err, nil)
 		got := must[api.Claimed](t, s, 200, "POST", "/operation/claim", `{"key":"evt_1","scope":"webhooks","fingerprint":"f"}`)
 		expect.Equal(t, "a claim after Do", got, api.Claimed{Outcome: "replay", Operation: key.Operation(), Response: &api.Answer{Status: 200, Body: []byte{1}}}, cmpopts.EquateEmpty())

@@ -147,8 +147,7 @@ func TestOneFenceForAnAccountWouldRefuseARightfulTransfer(t *testing.T) {
 		key   string
 		fence *int64
 	}{{"a", &earlier}, {"b", &later}} {
-		_, err := s.tokens.Do(t.Context(), idempotency.ClientKey("", "transfers", row.key), idempotency.ClaimOptions{}, func(ctx context.Context) ([]byte, error) {
-			attempt, _ := idempotency.FromContext(ctx)
+		_, err := s.tokens.Do(t.Context(), idempotency.ClientKey("", "transfers", row.key), idempotency.ClaimOptions{}, func(ctx context.Context, attempt *idempotency.Attempt) ([]byte, error) {
 			*row.fence = attempt.Fence
 			return nil, nil
 		})

@@ -81,8 +81,7 @@ func (c *consumer) handle(ctx context.Context, messages []redis.XMessage) error 
 		key := idempotency.ClientKey("", stream, message.ID)
 		options := idempotency.ClaimOptions{Lease: c.lease, Route: stream, RequestID: message.ID}
 		whole := context.WithoutCancel(ctx)
-		_, err := c.tokens.Do(whole, key, options, func(ctx context.Context) ([]byte, error) {
-			attempt, _ := idempotency.FromContext(ctx)
+		_, err := c.tokens.Do(whole, key, options, func(ctx context.Context, attempt *idempotency.Attempt) ([]byte, error) {
 			return nil, c.mails.send(ctx, attempt.Operation, to)
 		})
 		switch {

@@ -34,7 +34,7 @@ type guarded struct {
 
 // run calls the method, and returns what is recorded: a google.rpc.Status, whose one detail is the
 // message where the status is OK.
-func (g *guarded) run(ctx context.Context) ([]byte, error) {
+func (g *guarded) run(ctx context.Context, _ *idempotency.Attempt) ([]byte, error) {
 	answer, err := g.method(ctx, g.message)
 	if err == nil {
 		return g.recorded(answer)

@@ -31,6 +31,7 @@ const (
 	PayloadMismatch    Code = "idempotency-payload-mismatch"
 	AnswerConditional  Code = "idempotency-answer-conditional"
 	TokenUnknown       Code = "idempotency-token-unknown"
+	OperationUnknown   Code = "operation-unknown"
 	NotAnInteger       Code = "not-an-integer"
 	CounterOverflow    Code = "counter-overflow"
 	CounterLimit       Code = "counter-limit"
@@ -117,6 +118,9 @@ var catalogue = map[Code]Kind{
 	TokenUnknown: {410, "The token is unknown", false,
 		"Nothing was done. It was never issued, has expired, or was lost with the store's state. If its operation may have run, " +
 			"look at the effect before you get a new token with POST /token."},
+	OperationUnknown: {410, "The operation is unknown", false,
+		"Nothing was done. It has never begun under this name, has expired, or was lost with the store's state; or it is another " +
+			"caller's. If it may have run, look at its effect before it runs again."},
 	NotAnInteger: {409, "The counter does not hold an integer", false,
 		"Nothing was changed. The value in Redis is not a signed 64-bit decimal integer. Find out what else writes that key, or " +
 			"count under another name."},

@@ -40,7 +40,9 @@ var (
 	ErrInDoubt      = class.Refusal("the first attempt ended without an answer")
 	ErrMismatch     = class.Refusal("the token, or the request id, was used for another request")
 	ErrUnknownToken = class.Refusal("unknown token")
-	ErrNotFound     = class.Refusal("there is nothing of that name")
+	// ErrUnknownOperation is ErrUnknownToken of an operation that its name says.
+	ErrUnknownOperation = class.Of(ErrUnknownToken, "unknown operation")
+	ErrNotFound         = class.Refusal("there is nothing of that name")
 	// ErrExhausted comes with Error.Wait: when the first can be free.
 	ErrExhausted = class.Refusal("every worker id of the pool is taken or cooling")
 	// ErrQuarantined comes with Error.Wait: until no lost window can be open, or counters go on.
@@ -102,6 +104,7 @@ var codes = map[api.Code]error{
 	api.Superseded:          ErrSuperseded,
 	api.PayloadMismatch:     ErrMismatch,
 	api.TokenUnknown:        ErrUnknownToken,
+	api.OperationUnknown:    ErrUnknownOperation,
 	api.NotFound:            ErrNotFound,
 	api.LayoutMismatch:      ErrOtherPool,
 	api.PermitsMismatch:     ErrOtherPool,

@@ -37,6 +37,7 @@ var told = map[api.Code]error{
 	"idempotency-superseded":       client.ErrSuperseded,
 	"idempotency-payload-mismatch": client.ErrMismatch,
 	"idempotency-token-unknown":    client.ErrUnknownToken,
+	"operation-unknown":            client.ErrUnknownOperation,
 	"payload-too-large":            client.ErrTooLarge,
 	"unsupported-encoding":         client.ErrInvalidRequest,
 	"too-many-requests":            client.ErrUnavailable,
@@ -56,7 +57,6 @@ var byStatus = []api.Code{"unauthorized", "forbidden", "method-not-allowed", "to
 // toldOfWorkers is what each problem of the worker-id endpoints is that no other has.
 var toldOfWorkers = map[api.Code]error{
 	"layout-mismatch":  client.ErrOtherPool,
-	"permits-mismatch": client.ErrOtherPool,
 	"lease-lost":       client.ErrLost,
 	"pool-exhausted":   client.ErrExhausted,
 	"pool-quarantined": client.ErrQuarantined,

@@ -154,7 +154,7 @@ func TestAnAttemptThatIsTakenOverIsWithdrawn(t *testing.T) {
 
 // The heartbeat's answer ends the work under either policy.
 func TestWorkEndsWhenTheServiceSaysThatTheClaimIsLost(t *testing.T) {
-	for code, want := range map[string]error{"idempotency-superseded": client.ErrSuperseded, "idempotency-token-unknown": client.ErrUnknownToken} {
+	for code, want := range map[string]error{"idempotency-superseded": client.ErrSuperseded, "idempotency-token-unknown": client.ErrUnknownToken, "operation-unknown": client.ErrUnknownOperation} {
 		for _, policy := range []client.Policy{client.Hold, client.Takeover} {
 			synctest.Test(t, func(t *testing.T) {
 				s := bubble(t)

@@ -24,7 +24,7 @@ import (
 var toldOfLocks = map[api.Code]error{
 	"lock-held":         client.ErrHeld,
 	"lease-lost":        client.ErrLost,
-	"layout-mismatch":   client.ErrOtherPool,
+	"permits-mismatch":  client.ErrOtherPool,
 	"pool-quarantined":  client.ErrQuarantined,
 	"invalid-request":   client.ErrInvalidRequest,
 	"invalid-name":      client.ErrInvalidRequest,

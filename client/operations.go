@@ -17,7 +17,7 @@ func (c *Client) InDoubt(ctx context.Context, prefix string) iter.Seq2[api.Opera
 		func(page api.Operations) ([]api.Operation, string) { return page.Operations, page.Next })
 }
 
-// Operation returns one operation; ErrUnknownToken if it has expired, was lost, or never was.
+// Operation returns one operation; ErrUnknownOperation if it has expired, was lost, or never was.
 func (c *Client) Operation(ctx context.Context, name string) (api.Operation, error) {
 	get := call{op: "show operation", name: name, method: http.MethodGet, path: "/operation/" + name}
 	return ask(ctx, c.onOperation, get, func(shown api.Operation) bool { return shown.Operation == name })
@@ -32,7 +32,7 @@ type Settlement struct {
 }
 
 // Settle ends the doubt about an operation, by its name. The errors: ErrAttemptRunning (RetryAfter
-// is its remaining lease, or that of a resolver), ErrNotInDoubt, ErrUnknownToken; ErrSuperseded if
+// is its remaining lease, or that of a resolver), ErrNotInDoubt, ErrUnknownOperation; ErrSuperseded if
 // the lease was lost; ErrUnknownOutcome and ErrUnavailable: settle it again, which is
 // harmless. Without a lease it needs the role admin.
 func (c *Client) Settle(ctx context.Context, name string, s Settlement) error {

@@ -92,7 +92,7 @@ func (s *service) settledAsNotBegun(t *testing.T) {
 
 func (s *service) settledAsRefused(t *testing.T) {
 	name, token, _ := s.doubtful(t)
-	s.decided(t, name, client.Settlement{Decision: api.Refused}, api.StateInDoubt)
+	s.decided(t, name, client.Settlement{Decision: api.Refused}, api.StateRefused)
 	_, err := s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f"})
 	failure := wantError(t, err, client.ErrInDoubt)
 	expect.Contains(t, "detail of the error of what was closed", failure.Detail, "closed it")
@@ -146,8 +146,8 @@ func TestInvalidOperationsAndSettlementsAreRefused(t *testing.T) {
 	expect.Equal(t, "requests for names that are none", s.proxy.count("settle"), 0)
 	unknown := strings.Repeat("A", 32)
 	_, err := s.Operation(t.Context(), unknown)
-	wantError(t, err, client.ErrUnknownToken)
-	wantError(t, settle(unknown, client.Settlement{Decision: api.Refused}), client.ErrUnknownToken)
+	wantError(t, err, client.ErrUnknownOperation)
+	wantError(t, settle(unknown, client.Settlement{Decision: api.Refused}), client.ErrUnknownOperation)
 	for _, settlement := range []client.Settlement{
 		{}, {Decision: "maybe"},
 		{Decision: api.Happened, Answer: client.Answer{Status: 99}},

@@ -55,7 +55,7 @@ func (c *Client) ReleaseOperation(ctx context.Context, operation, lease string) 
 
 // ForgetOperation has the answer of an operation forgotten: the next claim is granted, with a
 // larger fence. The errors: ErrAttemptRunning (RetryAfter is its remaining lease), ErrInDoubt,
-// which Settle ends, ErrUnknownToken. Repeating it is harmless. It needs the role admin.
+// which Settle ends, ErrUnknownOperation. Repeating it is harmless. It needs the role admin.
 func (c *Client) ForgetOperation(ctx context.Context, operation string) error {
 	return c.onOperation(ctx, call{op: "forget operation", name: operation, method: http.MethodDelete, path: "/operation/" + operation})
 }

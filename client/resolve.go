@@ -31,7 +31,7 @@ type Resolving struct {
 // 5 min; 0 = 30 s). The attempt in doubt loses its claim. Then call Settle with the lease, or
 // EndResolving. Do and DoKey do all of this where the options have a Resolver. The errors:
 // ErrAttemptRunning, also while another one asks (RetryAfter is the wait), ErrNotInDoubt,
-// ErrUnknownToken; ErrUnknownOutcome and ErrUnavailable. It needs the operation's principal, or the
+// ErrUnknownOperation; ErrUnknownOutcome and ErrUnavailable. It needs the operation's principal, or the
 // role admin.
 func (c *Client) BeginResolving(ctx context.Context, name string, lease time.Duration) (Resolving, error) {
 	var begun api.Resolving

@@ -69,6 +69,14 @@ func OperationNamed(name string) OperationKey {
 	return OperationKey{record: name}
 }
 
+// unknown is the refusal where there is no record of the key.
+func (k OperationKey) unknown() error {
+	if k.issued {
+		return ErrUnknownToken
+	}
+	return ErrUnknownOperation
+}
+
 // ClaimOptions are the options of a claim. The zero value of each field means its documented
 // default.
 type ClaimOptions struct {
@@ -236,7 +244,7 @@ func (t *Tokens) outcome(ctx context.Context, reply scripts.Reply, key Operation
 	case "mismatch":
 		return Outcome{}, ErrMismatch
 	case "unknown":
-		return Outcome{}, ErrUnknownToken
+		return Outcome{}, key.unknown()
 	}
 	return Outcome{}, reply.Unexpected()
 }
@@ -345,7 +353,7 @@ func (t *Tokens) owned(ctx context.Context, script *scripts.Script, key Operatio
 	case "stale", "answered":
 		return nil, ErrSuperseded
 	case "gone":
-		return nil, ErrUnknownToken
+		return nil, key.unknown()
 	}
 	return nil, reply.Unexpected()
 }

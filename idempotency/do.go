@@ -30,10 +30,10 @@ type Result struct {
 // on.
 //
 // The function's context ends with ctx, with the cause ErrSuperseded when the claim is lost, and
-// with ErrUnknownToken when Redis has lost the token. Do's error is one of Claim's, and the function did not run; or a [*WorkError] with the function's own, and also
-// redisstore.ErrLost if the claim was lost meanwhile; or ErrSuperseded if another attempt took over
-// before the value was recorded. Without a fingerprint in the options, the same key is taken for
-// the same operation.
+// with ErrUnknownToken when Redis has lost the token. Do's error is one of Claim's, and the
+// function did not run; or a [*WorkError] with the function's own, and also redisstore.ErrLost if
+// the claim was lost meanwhile; or ErrSuperseded if another attempt took over before the value was
+// recorded. Without a fingerprint in the options, the same key is taken for the same operation.
 func (t *Tokens) Do(ctx context.Context, key OperationKey, options ClaimOptions,
 	work func(context.Context, *Attempt) ([]byte, error)) (Result, error) {
 	options.Fingerprint = cmp.Or(options.Fingerprint, "do")

@@ -60,7 +60,7 @@ func TestScopeOfAKeyIsShownAsItsRoute(t *testing.T) {
 		for route, want := range map[string]string{"": "orders", "POST /orders": "POST /orders"} {
 			key := ClientKey("", "orders", "message of "+want)
 			_, err := tokens.Do(t.Context(), key, ClaimOptions{Route: route}, func(context.Context, *Attempt) ([]byte, error) { return nil, errProvider })
-			expect.Error(t, "Do", err, errProvider)
+			expect.Error(t, "the error of Do's function", ofWork(t, err), errProvider)
 			operation, err := tokens.Operation(t.Context(), key.Operation())
 			expect.Error(t, "Operation", err, nil)
 			expect.Equal(t, "route of an operation that is claimed with the route `"+route+"`", operation.Route, want)

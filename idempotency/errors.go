@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/class"
 	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -29,6 +30,8 @@ var (
 	// whose recorded answer is 206 or 304.
 	ErrConditional  = policyRefusal("idempotency: the recorded answer is to a request with a Range or a condition")
 	ErrUnknownToken = fault.Refusal("idempotency: unknown token")
+	// ErrUnknownOperation is ErrUnknownToken of an operation that its name or its own key says.
+	ErrUnknownOperation = class.Of(ErrUnknownToken, "idempotency: unknown operation")
 	// ErrUnauthorized refuses a request whose caller is not known, as package jwtprincipal does.
 	ErrUnauthorized = fault.Refusal("idempotency: the caller is not known")
 	// ErrNoKeys refuses a request while what its caller shows cannot be verified.
@@ -113,6 +116,7 @@ var codes = []struct {
 	{ErrNotInDoubt, api.NotInDoubt},
 	{ErrMismatch, api.PayloadMismatch},
 	{ErrConditional, api.AnswerConditional},
+	{ErrUnknownOperation, api.OperationUnknown},
 	{ErrUnknownToken, api.TokenUnknown},
 	{ErrUnauthorized, api.Unauthorized},
 	{ErrNoKeys, api.StoreUnavailable},

@@ -66,8 +66,8 @@ type Settlement struct {
 // Settle ends the doubt about an operation, by its name. The attempt in doubt loses its claim: if
 // it still ends, it gets ErrSuperseded. Repeating a settlement is harmless. An operation that was
 // refused may be settled otherwise. Errors: [ErrAttemptRunning], also to an operator while another
-// one resolves the operation; [ErrNotInDoubt]; [ErrUnknownToken]; and [ErrSuperseded] if it is not
-// the owner's to resolve any more.
+// one resolves the operation; [ErrNotInDoubt]; [ErrUnknownOperation]; and [ErrSuperseded] if it is
+// not the owner's to resolve any more.
 func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) error {
 	var answer []byte
 	switch s.Decision {
@@ -82,7 +82,7 @@ func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) err
 		return fmt.Errorf("idempotency: decision %q: %s, %s or %s", s.Decision, Happened, NotBegun, Refuse)
 	}
 	if !names.Digested.MatchString(operation) {
-		return ErrUnknownToken
+		return ErrUnknownOperation
 	}
 	reply, err := t.store.Run(ctx, scripts.OperationSettle, t.keysOf(operation),
 		string(s.Decision), answer, s.digest(), t.done, s.LeaseToken)
@@ -101,17 +101,17 @@ func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) err
 	case "not-in-doubt":
 		return fmt.Errorf("%w: it is %s", ErrNotInDoubt, reply.Values()[0])
 	case "unknown":
-		return ErrUnknownToken
+		return ErrUnknownOperation
 	}
 	return reply.Unexpected()
 }
 
 // Forget forgets the answer that an operation has, by its name, so that the next request begins,
 // with a larger fence. Repeating it is harmless. Errors: [ErrAttemptRunning]; [ErrInDoubt], which
-// Settle ends; [ErrUnknownToken].
+// Settle ends; [ErrUnknownOperation].
 func (t *Tokens) Forget(ctx context.Context, operation string) error {
 	if !names.Digested.MatchString(operation) {
-		return ErrUnknownToken
+		return ErrUnknownOperation
 	}
 	reply, err := t.store.Run(ctx, scripts.OperationForget, t.keysOf(operation)[:1])
 	if err != nil {
@@ -127,7 +127,7 @@ func (t *Tokens) Forget(ctx context.Context, operation string) error {
 	case "in-doubt":
 		return inDoubt(reply, operation)
 	case "unknown":
-		return ErrUnknownToken
+		return ErrUnknownOperation
 	}
 	return reply.Unexpected()
 }
@@ -145,20 +145,24 @@ func (s Settlement) digest() string {
 	return names.Digest(parts...)
 }
 
-// Operation returns one operation; ErrUnknownToken if it has expired, was lost, or never was.
+// Operation returns one operation; ErrUnknownOperation if it has expired, was lost, or never was.
 func (t *Tokens) Operation(ctx context.Context, name string) (Operation, error) {
 	if !names.Digested.MatchString(name) {
-		return Operation{}, ErrUnknownToken
+		return Operation{}, ErrUnknownOperation
 	}
-	reply, err := t.store.Run(ctx, scripts.OperationGet, t.keysOf(name)[:1])
+	return t.show(ctx, OperationNamed(name))
+}
+
+func (t *Tokens) show(ctx context.Context, key OperationKey) (Operation, error) {
+	reply, err := t.store.Run(ctx, scripts.OperationGet, t.keys(key)[:1])
 	if err != nil {
 		return Operation{}, fmt.Errorf("show operation: %w", err)
 	}
 	switch reply.Word() {
 	case "ok":
-		return scanOperation(reply, name)
+		return scanOperation(reply, key.record)
 	case "unknown":
-		return Operation{}, ErrUnknownToken
+		return Operation{}, key.unknown()
 	}
 	return Operation{}, reply.Unexpected()
 }

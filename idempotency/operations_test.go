@@ -149,7 +149,7 @@ func TestSettledOperationIsAnsweredAsItWasDecided(t *testing.T) {
 			t.Errorf("Settle while an attempt runs: got %v, want ErrAttemptRunning with up to an hour left", err)
 		}
 		for _, unknown := range []string{"", "nonsense", name[:31] + "!", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"} {
-			expect.Error(t, "Settle "+unknown, tokens.Settle(t.Context(), unknown, Settlement{Decision: Refuse}), ErrUnknownToken)
+			expect.Error(t, "Settle "+unknown, tokens.Settle(t.Context(), unknown, Settlement{Decision: Refuse}), ErrUnknownOperation)
 		}
 		if err := tokens.Settle(t.Context(), name, Settlement{Decision: "maybe"}); err == nil {
 			t.Error("Settle with the decision maybe: got no error, want one that lists the decisions")

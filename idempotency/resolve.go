@@ -50,7 +50,7 @@ const MaxResolving = 5 * time.Minute
 // in doubt loses its claim: if it still ends, it gets ErrSuperseded. Repeats get ErrInProgress
 // until the lease (MinLease to MaxResolving; 0 = 30 s) ends. Then call Settle with the lease token,
 // or EndResolving. A lease token of [NewLeaseToken] lets a caller repeat this call; "" = a new one.
-// Errors: [ErrResolving], [ErrAttemptRunning], [ErrNotInDoubt], [ErrUnknownToken].
+// Errors: [ErrResolving], [ErrAttemptRunning], [ErrNotInDoubt], [ErrUnknownOperation].
 func (t *Tokens) BeginResolving(ctx context.Context, operation, leaseToken string, lease time.Duration) (Resolving, error) {
 	options := ClaimOptions{LeaseToken: leaseToken, Lease: lease}.withDefaults()
 	if err := options.check(); err != nil {
@@ -77,7 +77,7 @@ func (t *Tokens) EndResolving(ctx context.Context, operation, leaseToken string)
 
 func (t *Tokens) resolving(ctx context.Context, operation, owner string, lease time.Duration) (scripts.Reply, error) {
 	if !names.Digested.MatchString(operation) {
-		return nil, ErrUnknownToken
+		return nil, ErrUnknownOperation
 	}
 	reply, err := t.store.Run(ctx, scripts.OperationResolve, t.keysOf(operation)[:1], owner, lease.Milliseconds(), t.done)
 	if err != nil {
@@ -98,7 +98,7 @@ func (t *Tokens) resolving(ctx context.Context, operation, owner string, lease t
 	case "not-in-doubt":
 		return nil, fmt.Errorf("%w: it is %s", ErrNotInDoubt, reply.Values()[0])
 	case "unknown":
-		return nil, ErrUnknownToken
+		return nil, ErrUnknownOperation
 	}
 	return nil, reply.Unexpected()
 }

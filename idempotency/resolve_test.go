@@ -270,7 +270,7 @@ func TestBeginResolvingIsForOneAtATime(t *testing.T) {
 	expect.Error(t, "its end after that", tokens.EndResolving(t.Context(), operation, first.LeaseToken), ErrNotInDoubt)
 	for _, name := range []string{"", "x", ClientKey("", "", "never").Operation()} {
 		_, err = tokens.BeginResolving(t.Context(), name, "", 0)
-		expect.Error(t, "an operation "+name, err, ErrUnknownToken)
+		expect.Error(t, "an operation "+name, err, ErrUnknownOperation)
 	}
 	_, err = tokens.BeginResolving(t.Context(), operation, "orders-service-eu", 0)
 	expect.Contains(t, "error of a lease token that people chose", fmt.Sprint(err), "22 characters")

@@ -247,7 +247,7 @@ func (t *Tokens) Status(ctx context.Context, key OperationKey) (Operation, error
 	if err := t.genuine(key); err != nil {
 		return Operation{}, err
 	}
-	return t.Operation(ctx, key.record)
+	return t.show(ctx, key)
 }
 
 // keys are the Redis keys of an operation: its record, and the list of the operations under way

@@ -93,8 +93,9 @@ var decisions = []struct {
 	},
 	{
 		"counter_incr", "coatcheck_counter_repeatable_total",
-		"Increments with a request id or a limit, by outcome; again: the request was made before and got the same values.",
-		[]string{"ok", "again", "behind", "limit", "negative", "not-an-integer", "overflow", "mismatch"},
+		"Increments with a request id, a limit or a TTL, by outcome; again: the request was made before and got the same values; " +
+			"permanent: a TTL for a counter that has no end.",
+		[]string{"ok", "again", "behind", "permanent", "limit", "negative", "not-an-integer", "overflow", "mismatch"},
 	},
 }
 

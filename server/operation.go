@@ -83,7 +83,7 @@ func (h *operations) ofCaller(r *request, name string) (idempotency.Operation, e
 	if who := caller(r); err == nil && (!who.May(access.Admin) || !who.Names.Allow("")) {
 		principal, unknown := h.principal(r.Request())
 		if err = unknown; err == nil && !operation.IsOf(principal) {
-			err = idempotency.ErrUnknownToken
+			err = idempotency.ErrUnknownOperation
 		}
 	}
 	return operation, err

@@ -79,9 +79,9 @@ func TestOperationsOfOthersAreNotResolved(t *testing.T) {
 	checkProblem(t, g.as(t, "use", "POST", at+"/settle", `{"outcome":"not-begun"}`), api.Forbidden)
 	lease := "Lease-Token: made-up-by-another-one"
 	for _, verb := range []string{"/resolve", "/settle"} {
-		checkProblem(t, g.as(t, "other", "POST", at+verb, map[string]string{"/settle": `{"outcome":"not-begun"}`}[verb], lease), api.TokenUnknown)
+		checkProblem(t, g.as(t, "other", "POST", at+verb, map[string]string{"/settle": `{"outcome":"not-begun"}`}[verb], lease), api.OperationUnknown)
 	}
 	resolving := decode[api.Resolving](t, g.as(t, "use", "POST", at+"/resolve", ""), 200)
 	expect.Equal(t, "whether there is a lease", resolving.Lease != "", true)
-	checkProblem(t, g.as(t, "admin", "POST", "/operation/"+granted.Operation[1:]+"x/resolve", ""), api.TokenUnknown)
+	checkProblem(t, g.as(t, "admin", "POST", "/operation/"+granted.Operation[1:]+"x/resolve", ""), api.OperationUnknown)
 }

@@ -152,7 +152,7 @@ function time(input, empty) {
   return input.value ? Date.parse(`${input.value}Z`) : empty;
 }
 
-const leaves = ['attempt-running', 'not-in-doubt', 'idempotency-token-unknown'];
+const leaves = ['attempt-running', 'not-in-doubt', 'operation-unknown'];
 
 // settled settles an operation, and returns '', or why it is left.
 async function settled(shown, json) {

@@ -220,7 +220,7 @@ function heartbeat(subject, proof, attempt, lease, policy) {
       try {
         await subject.extend(proof, lease, lease / 3);
       } catch (error) {
-        if (error instanceof Lost || error.code === 'idempotency-token-unknown') return attempt.lose();
+        if (error instanceof Lost || ['idempotency-token-unknown', 'operation-unknown'].includes(error.code)) return attempt.lose();
         // a fault of this program
         if (!(error instanceof CoatcheckError)) return attempt.lose(error);
         continue; // the next one may get through; until then the deadline counts

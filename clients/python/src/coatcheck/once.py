@@ -280,7 +280,7 @@ def _heartbeat(subject, proof, attempt, lease, ended):
         try:
             subject.extend(proof, lease, timeout=lease / 3)
         except Error as error:
-            if isinstance(error, Lost) or error.code == "idempotency-token-unknown":
+            if isinstance(error, Lost) or error.code in ("idempotency-token-unknown", "operation-unknown"):
                 attempt._lost.set()
                 return
             continue  # the next one may get through; until then the deadline counts

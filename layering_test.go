@@ -27,7 +27,7 @@ var front = []string{
 }
 
 // domain is what a domain may use: never another domain.
-var domain = []string{"redisstore", "internal/fault", "internal/pipeline", "scripts", "api", "internal/secret",
+var domain = []string{"redisstore", "internal/class", "internal/fault", "internal/pipeline", "scripts", "api", "internal/secret",
 	"internal/keepalive", "internal/lazyregexp", "internal/muxpattern", "internal/names", "internal/notifier", "internal/step", "internal/target"}
 
 // layers says for each folder of Go code which of our packages it may import. A new package has to

@@ -32,9 +32,9 @@ type Settlement struct {
 }
 
 // Settle ends the doubt about an operation, by its name. The errors: ErrAttemptRunning (RetryAfter
-// is its remaining lease, or that of a resolver), ErrNotInDoubt, ErrUnknownOperation; ErrSuperseded if
-// the lease was lost; ErrUnknownOutcome and ErrUnavailable: settle it again, which is
-// harmless. Without a lease it needs the role admin.
+// is its remaining lease, or that of a resolver), ErrNotInDoubt, ErrUnknownOperation; ErrSuperseded
+// if the lease was lost; ErrUnknownOutcome and ErrUnavailable: settle it again, which is harmless.
+// Without a lease it needs the role admin.
 func (c *Client) Settle(ctx context.Context, name string, s Settlement) error {
 	request := api.Settlement{Outcome: s.Decision, Reason: s.Reason}
 	if s.Decision == api.Happened {

@@ -27,12 +27,12 @@ type Resolving struct {
 	Asked int       // how often somebody has begun to resolve this attempt, this time included
 }
 
-// BeginResolving begins to resolve an operation in doubt, by its name, within a lease (100 ms to
-// 5 min; 0 = 30 s). The attempt in doubt loses its claim. Then call Settle with the lease, or
+// BeginResolving begins to resolve an operation in doubt, by its name, within a lease (100 ms to 5
+// min; 0 = 30 s). The attempt in doubt loses its claim. Then call Settle with the lease, or
 // EndResolving. Do and DoKey do all of this where the options have a Resolver. The errors:
 // ErrAttemptRunning, also while another one asks (RetryAfter is the wait), ErrNotInDoubt,
-// ErrUnknownOperation; ErrUnknownOutcome and ErrUnavailable. It needs the operation's principal, or the
-// role admin.
+// ErrUnknownOperation; ErrUnknownOutcome and ErrUnavailable. It needs the operation's principal, or
+// the role admin.
 func (c *Client) BeginResolving(ctx context.Context, name string, lease time.Duration) (Resolving, error) {
 	var begun api.Resolving
 	asked := call{

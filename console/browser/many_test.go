@@ -117,13 +117,13 @@ func TestOnlyTheDoubtThatWasShownIsSettled(t *testing.T) {
 	b.settlesAllShown("It did not happen")
 	b.shows("#said", "1 of 4 operations settled: it did not happen. 3 left.")
 	for fate, why := range map[string]string{
-		"refused": "settled it as refused", "running": "An attempt is running", "in-doubt-anew": "Another attempt came into doubt",
+		"refused": "Not in doubt any more: it is refused", "running": "An attempt is running", "in-doubt-anew": "Another attempt came into doubt",
 	} {
 		find := "[...document.querySelectorAll('cc-many tbody tr')].find((row) => row.innerText.includes(" + quote(operations[fate]) + "))"
 		expect.Contains(t, "why it is left: "+fate, eval[string](b, find+"?.innerText ?? ''"), why)
 	}
 	for fate, want := range map[string][]any{
-		"as-shown": {"issued", "not-begun"}, "refused": {"in-doubt", "refused"},
+		"as-shown": {"issued", "not-begun"}, "refused": {"refused", "refused"},
 		"running": {"claimed", "not-begun"}, "in-doubt-anew": {"in-doubt", "not-begun"},
 	} {
 		now := s.send(200, "GET", "/operation/"+operations[fate], "")

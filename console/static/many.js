@@ -171,8 +171,7 @@ async function settled(shown, json) {
 function changed(shown, now) {
   if (now.state === 'claimed') return 'An attempt is running.';
   if (now.state !== 'in-doubt') return `Not in doubt any more: it is ${now.state}.`;
-  if (now.fence !== shown.fence) return 'Another attempt came into doubt, which was not shown.';
-  return now.decision === shown.decision ? '' : `Not in doubt any more: somebody has settled it as ${now.decision}.`;
+  return now.fence === shown.fence ? '' : 'Another attempt came into doubt, which was not shown.';
 }
 
 // patiently makes a call, and again after each wait that a rate limit asks for.

@@ -3,11 +3,13 @@ package gateway
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httptrace"
 	"strings"
 	"sync/atomic"
@@ -49,7 +51,43 @@ func TestConnectionThatIsGoneTakesNoByte(t *testing.T) {
 			}
 			_, err = conn.Write([]byte("a request"))
 			expect.Error(t, "Write", err, row.want)
+			if row.want != nil {
+				_, err = conn.Write([]byte("the alert with which TLS closes"))
+				expect.Error(t, "Write after one that took nothing", err, row.want)
+			}
 			expect.Equal(t, "whether nothing was written", used.untouched(), row.want != nil)
+		})
+	}
+}
+
+// A connection of HTTP/2 carries other answers as well, which may just have come: it has not gone.
+func TestConnectionOfHTTP2ThatHasMoreToReadIsNotGone(t *testing.T) {
+	like := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
+	defer like.Close()
+	listener := listen(t)
+	defer listener.Close()
+	trusting := like.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	for protocol, want := range map[string]error{"h2": nil, "http/1.1": errGone} {
+		t.Run(protocol, func(t *testing.T) {
+			plain, err := net.Dial("tcp", listener.Addr().String())
+			expect.NoError(t, "Dial", err)
+			defer plain.Close()
+			accepted, err := listener.Accept()
+			expect.NoError(t, "Accept", err)
+			defer accepted.Close()
+			config := trusting.Clone()
+			config.NextProtos, config.ServerName = []string{protocol}, "example.com"
+			near := tls.Client(countConn(plain), config)
+			far := tls.Server(accepted, &tls.Config{Certificates: like.TLS.Certificates, NextProtos: config.NextProtos, MinVersion: tls.VersionTLS12})
+			shaken := make(chan error, 1)
+			go func() { shaken <- far.HandshakeContext(t.Context()) }()
+			expect.NoError(t, "the client's handshake", near.HandshakeContext(t.Context()))
+			expect.NoError(t, "the server's handshake", <-shaken)
+			say(far, "of an answer")
+			expect.Eventually(t, "it is there to be read", func() bool { return isGone(plain) })
+			new(contact).got(httptrace.GotConnInfo{Conn: near, Reused: true})
+			_, err = near.Write([]byte("a request"))
+			expect.Error(t, "Write", err, want)
 		})
 	}
 }
@@ -104,23 +142,34 @@ func TestRequestThatTookNoByteIsSentOnANewConnection(t *testing.T) {
 	expect.Equal(t, "requests that came whole, of those with an answer", whole.Load(), answered)
 }
 
-// tries is a transport whose connections take bytes of a request, and then fail.
+// tries is a transport whose connections take bytes of a request, and then fail. After those no
+// connection can be made.
 type tries struct {
 	*testing.T
 
+	body  string
 	kept  []bool  // whether the connection of each try has carried a request before
 	takes []int64 // bytes of each try
 	asked int
 }
 
 func (f *tries) RoundTrip(r *http.Request) (*http.Response, error) {
-	body, err := io.ReadAll(r.Body)
-	expect.NoError(f, "ReadAll", err)
-	expect.Equal(f, "the body of a try", string(body), "pay")
-	conn := countConn(nil)
-	httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{Conn: conn, Reused: f.kept[f.asked]})
-	conn.written.Add(f.takes[f.asked])
 	f.asked++
+	if f.asked > 9 {
+		f.Fatalf("the request was tried %d times", f.asked)
+	}
+	expect.Equal(f, "whether there is a body", r.Body != nil, f.body != "")
+	if r.Body != nil {
+		body, err := io.ReadAll(r.Body)
+		expect.NoError(f, "ReadAll", err)
+		expect.Equal(f, "the body of a try", string(body), f.body)
+	}
+	if f.asked > len(f.kept) {
+		return nil, io.EOF
+	}
+	conn := countConn(nil)
+	httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{Conn: conn, Reused: f.kept[f.asked-1]})
+	conn.written.Add(f.takes[f.asked-1])
 	return nil, io.EOF
 }
 
@@ -130,23 +179,29 @@ func TestRequestGoesOnWhileOnlyKeptConnectionsTookNothing(t *testing.T) {
 	for name, row := range map[string]struct {
 		kept  []bool
 		takes []int64
+		body  string
 		once  bool
 		want  int
 	}{
-		"two kept ones and a new one": {[]bool{true, true, false, true}, []int64{0, 0, 0, 0}, false, 3},
-		"a kept one took a byte":      {[]bool{true, true, false}, []int64{0, 1, 0}, false, 2},
-		"a new one":                   {[]bool{false, false}, []int64{0, 0}, false, 1},
-		"a body that is read once":    {[]bool{true, false}, []int64{0, 0}, true, 1},
+		"two kept ones and a new one":       {[]bool{true, true, false, true}, []int64{0, 0, 0, 0}, "pay", false, 3},
+		"a kept one took a byte":            {[]bool{true, true, false}, []int64{0, 1, 0}, "pay", false, 2},
+		"a new one":                         {[]bool{false, false}, []int64{0, 0}, "pay", false, 1},
+		"a body that is read once":          {[]bool{true, false}, []int64{0, 0}, "pay", true, 1},
+		"no body":                           {[]bool{true, false}, []int64{0, 0}, "", false, 2},
+		"a kept one of a service that ends": {[]bool{true}, []int64{0}, "pay", false, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := &exchange{}
 			ctx := httptrace.WithClientTrace(context.WithValue(t.Context(), exchangeKey{}, x), &httptrace.ClientTrace{GotConn: x.contact.got})
-			r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://service", strings.NewReader("pay"))
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://service", strings.NewReader(row.body))
 			expect.NoError(t, "NewRequest", err)
+			if row.body == "" {
+				r.Body = nil // as ReverseProxy sends none
+			}
 			if row.once {
 				r.GetBody = nil
 			}
-			failing := &tries{T: t, kept: row.kept, takes: row.takes}
+			failing := &tries{T: t, body: row.body, kept: row.kept, takes: row.takes}
 			_, err = anew{failing}.RoundTrip(r)
 			expect.Error(t, "RoundTrip", err, io.EOF)
 			expect.Equal(t, "tries", failing.asked, row.want)

@@ -22,7 +22,8 @@ type countedConn struct {
 	net.Conn
 	written atomic.Int64
 	before  atomic.Int64 // of that, before the request under way; -1 = there has been none
-	again   atomic.Bool  // the request under way is not its first
+	again   atomic.Bool  // the request under way is not its first, and has written nothing yet
+	gone    atomic.Bool  // the service had closed it before that
 	cut     atomic.Bool  // a write has failed
 	end     func()       // closes closed
 	closed  chan struct{}
@@ -43,6 +44,9 @@ var errGone = errors.New("the service has closed the connection")
 
 func (c *countedConn) Write(bytes []byte) (int, error) {
 	if c.again.CompareAndSwap(true, false) && isGone(c.Conn) {
+		c.gone.Store(true)
+	}
+	if c.gone.Load() { // also for the alert with which TLS closes: it is nothing of the request
 		return 0, errGone
 	}
 	c.written.Add(int64(len(bytes)))
@@ -85,6 +89,13 @@ func counted(conn net.Conn) *countedConn {
 	return found
 }
 
+// isHTTP2 reports whether a connection carries many requests at once. What comes in there unasked,
+// such as the answer to another request, says nothing of its end.
+func isHTTP2(conn net.Conn) bool {
+	secured, ok := conn.(*tls.Conn)
+	return ok && secured.ConnectionState().NegotiatedProtocol == "h2"
+}
+
 // contact remembers which connections a request was given, to show whether any byte of it can
 // have reached the upstream. It is safe for concurrent use.
 type contact struct {
@@ -107,7 +118,7 @@ func (w *contact) got(info httptrace.GotConnInfo) {
 	if m.conn != nil {
 		m.before = m.conn.written.Load()
 		m.conn.before.Store(m.before)
-		m.conn.again.Store(info.Reused)
+		m.conn.again.Store(info.Reused && !isHTTP2(info.Conn))
 	}
 	w.given = append(w.given, m)
 }
@@ -124,14 +135,22 @@ func (w *contact) untouched() bool {
 	return true
 }
 
-// mayGoAnew reports whether the connection that took no byte of the request was a kept one.
-func (w *contact) mayGoAnew() bool {
+// tries returns how many connections the request was given.
+func (w *contact) tries() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.given)
+}
+
+// mayGoAnew reports whether the request was given another connection after so many, a kept one that
+// took no byte of it.
+func (w *contact) mayGoAnew(before int) bool {
 	if !w.untouched() {
 		return false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.given) > 0 && w.given[len(w.given)-1].kept
+	return len(w.given) > before && w.given[len(w.given)-1].kept
 }
 
 // anew sends a request on another connection if the service had closed the kept one before it took
@@ -140,10 +159,15 @@ type anew struct{ http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].
 func (t anew) RoundTrip(r *http.Request) (*http.Response, error) {
+	contact := &exchangeOf(r.Context()).contact
 	for {
+		before := contact.tries()
 		answer, err := t.RoundTripper.RoundTrip(r)
-		if err == nil || r.GetBody == nil || r.Context().Err() != nil || !exchangeOf(r.Context()).contact.mayGoAnew() {
+		if err == nil || r.GetBody == nil || r.Context().Err() != nil || !contact.mayGoAnew(before) {
 			return answer, err
+		}
+		if r.Body == nil {
+			continue // another empty body would be sent in chunks
 		}
 		body, unread := r.GetBody()
 		if unread != nil {

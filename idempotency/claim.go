@@ -338,12 +338,16 @@ func (t *Tokens) Release(ctx context.Context, key OperationKey, leaseToken strin
 	return err
 }
 
-// owned runs a script that only the owner of a claim may run, its first argument.
-func (t *Tokens) owned(ctx context.Context, script *scripts.Script, key OperationKey, args ...any) (scripts.Reply, error) {
+// owned runs a script that only the owner of a claim may run. The scripts compare leaseToken with
+// the words of a record: a text that could be several of them is no proof of anything, as "" is.
+func (t *Tokens) owned(ctx context.Context, script *scripts.Script, key OperationKey, leaseToken string, args ...any) (scripts.Reply, error) {
 	if err := t.genuine(key); err != nil {
 		return nil, err
 	}
-	reply, err := t.store.Run(ctx, script, t.keys(key), args...)
+	if !secret.Valid(leaseToken) {
+		leaseToken = ""
+	}
+	reply, err := t.store.Run(ctx, script, t.keys(key), append([]any{leaseToken}, args...)...)
 	if err != nil {
 		return nil, err // it names the script
 	}

@@ -246,3 +246,29 @@ func TestALeaseTokenThatPeopleChoseIsRefused(t *testing.T) {
 		expect.Error(t, "Claim with "+row.leaseToken, err, row.want)
 	}
 }
+
+// What proves an attempt is compared whole: a text with the words that follow it in the record, of
+// an operation that nobody holds, proves nothing.
+func TestLeaseTokenWithWordsOfTheRecordProvesNothing(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
+		tokens := newTokens(t, store)
+		for _, decision := range []Decision{Refuse, Happened} {
+			key := ClientKey("", "", string(decision))
+			grant := claim(t, tokens, key, ClaimOptions{Fingerprint: "f"})
+			expect.NoError(t, "Abandon", tokens.Abandon(t.Context(), key, grant.LeaseToken))
+			doubtful, err := tokens.Status(t.Context(), key)
+			expect.NoError(t, "Status", err)
+			expect.NoError(t, "Settle", tokens.Settle(t.Context(), key.Operation(), Settlement{Decision: decision, Answer: Answer{Status: 200}}))
+			settled, err := tokens.Status(t.Context(), key)
+			expect.NoError(t, "Status", err)
+
+			guess := fmt.Sprint("\t", doubtful.Until.UnixMilli())
+			expect.Error(t, "Complete", tokens.Complete(t.Context(), key, guess, Answer{Status: 201}), ErrSuperseded)
+			expect.Error(t, "Abandon", tokens.Abandon(t.Context(), key, guess), ErrSuperseded)
+			_, err = tokens.Extend(t.Context(), key, guess, 0)
+			expect.Error(t, "Extend", err, ErrSuperseded)
+			expect.Error(t, "Release", tokens.Release(t.Context(), key, guess), ErrSuperseded)
+			wantState(t, tokens, key, settled.State)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package scripts_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
@@ -22,6 +23,20 @@ func TestCompleteRecordsOneAnswer(t *testing.T) {
 		want(t, b.complete("bob", "third"), "stale")
 		b.same(before)
 		want(t, b.claim(claim{owner: "cyd"}), "replay", "first")
+	})
+}
+
+// The scripts look at the beginning of a record, however large its answer is.
+func TestLargeAnswerIsRecordedAsASmallOne(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		large := strings.Repeat("x", 1<<20)
+		b.granted(claim{})
+		want(t, b.complete("ann", large), "ok")
+		want(t, b.complete("ann", large), "already")
+		want(t, b.complete("bob", large), "stale")
+		want(t, b.extend("bob", minute), "stale")
+		want(t, b.issue(hour, ""), "exists")
+		word(t, b.extend("ann", 0), "ok", 1)
 	})
 }
 

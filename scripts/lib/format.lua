@@ -4,7 +4,7 @@
 -- the script if this version does not know the format of a kind of record, with the error 'NEWER
 -- kind format known version'. Scripts call it before they write anything.
 local function refuse_newer(kind, text)
-  if not text or string.byte(text) ~= 64 then -- '@'
+  if not text or string.byte(text, 1) ~= 64 then -- '@'
     return
   end
   local known = {token = 1, counter = 1, marker = 1, pool = 1, lock = 1, key = 1, limit = 1}

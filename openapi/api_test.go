@@ -18,8 +18,8 @@ import (
 )
 
 // elsewhere are the schemas of bodies that package api does not have: those of the interfaces of
-// Leaf and tinyid, and one constant.
-var elsewhere = []string{"LeafDecoded", "JavaFault", "TinyidIDs", "TinyidRange", "Liveness"}
+// Leaf and tinyid, one constant, and an Answer as a request has it.
+var elsewhere = []string{"Completion", "LeafDecoded", "JavaFault", "TinyidIDs", "TinyidRange", "Liveness"}
 
 // The document and package api are written by hand both. A schema and a type of one name have the
 // same fields, of the same kinds; a type without a schema of its own is compared where a field has

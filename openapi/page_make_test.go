@@ -224,9 +224,7 @@ func answerOf(status string, response node) answer {
 	target, name := response.resolved()
 	a := answer{Status: status, Notes: paragraphs(target.at("description").text())}
 	problem := target.at("content", "application/problem+json", "schema", "properties", "code")
-	if a.Codes = problem.at("enum").texts(); len(a.Codes) == 0 {
-		a.Codes = problem.at("const").texts()
-	}
+	a.Codes = problem.at("x-extensible-enum").texts()
 	if name != "" && problem.is() {
 		a.Shared = name
 		return a

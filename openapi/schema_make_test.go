@@ -92,6 +92,9 @@ func typeWords(schema node) (words []string) {
 	if choices := schema.at("enum"); choices.is() {
 		return []string{"one of " + oneOf(choices)}
 	}
+	if choices := schema.at("x-extensible-enum"); choices.is() {
+		return []string{"one of " + oneOf(choices) + " (later versions may have more)"}
+	}
 	types := slices.DeleteFunc(schema.at("type").texts(), func(name string) bool { return name == "null" })
 	words = append(words, strings.Join(types, " or "))
 	for _, part := range []string{

@@ -9,8 +9,9 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// httpOf are the promises of an OpenAPI document: each method and path, what a request may have and
-// may leave out, and each answer with its fields and which of them are always there.
+// httpOf are the promises of an OpenAPI document: each method and path, what a request may have
+// and may leave out, and each answer with its fields and which of them are always there. The
+// names of operations and schemas, of which generators make names, are promises too.
 func httpOf(document string) (promises, error) {
 	d := &openAPI{found: promises{}}
 	if err := yaml.Unmarshal([]byte(document), &d.root); err != nil {
@@ -25,7 +26,11 @@ func httpOf(document string) (promises, error) {
 			}
 		}
 	}
-	for _, code := range d.enumOf("ProblemCode") {
+	components, _ := d.root["components"].(object)
+	for name := range d.object(components["schemas"]) {
+		d.add("schema %s", name)
+	}
+	for _, code := range d.wordsOf("ProblemCode") {
 		d.add("problem %v", code)
 	}
 	return d.found, nil
@@ -57,15 +62,19 @@ func (d *openAPI) object(part any) object {
 	return is
 }
 
-func (d *openAPI) enumOf(schema string) []any {
+// wordsOf lists the words of a schema, in a closed list or, since 1.0.0-rc.2, in an open one.
+func (d *openAPI) wordsOf(name string) []any {
 	components, _ := d.root["components"].(object)
 	schemas, _ := components["schemas"].(object)
-	values, _ := d.object(schemas[schema])["enum"].([]any)
-	return values
+	schema := d.object(schemas[name])
+	closed, _ := schema["enum"].([]any)
+	open, _ := schema["x-extensible-enum"].([]any)
+	return append(closed, open...)
 }
 
 func (d *openAPI) operation(name string, shared, operation object) {
 	d.add("%s", name)
+	d.add("%s: operationId %v", name, operation["operationId"])
 	for _, owner := range []object{shared, operation} {
 		list, _ := owner["parameters"].([]any)
 		for _, one := range list {

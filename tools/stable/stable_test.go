@@ -125,7 +125,7 @@ func TestWhatIsTakenAwayIsFound(t *testing.T) {
 paths:
   /a/{id}:
     parameters: [{$ref: "#/components/parameters/By"}]
-    get: {responses: {"200": {content: {application/json: {schema: {$ref: "#/components/schemas/A"}}}}}}
+    get: {operationId: getA, responses: {"200": {content: {application/json: {schema: {$ref: "#/components/schemas/A"}}}}}}
     post:
       requestBody: {content: {application/json: {schema: {properties: {mode: {type: string, enum: [x, y]}, n: {type: integer}}}}}}
       responses: {"204": {headers: {Location: {}}}, "409": {}}
@@ -153,6 +153,8 @@ components:
 		{"kind of a field", document, "value: {type: integer}", "value: {type: string}", "GET /a/{id}: 200 value is integer", http},
 		{"status", document, `"409"`, `"410"`, "POST /a/{id}: 409", http},
 		{"header of an answer", document, "{Location: {}}", "{}", "POST /a/{id}: 204 header Location", http},
+		{"name of an operation", document, "operationId: getA", "operationId: readA", "GET /a/{id}: operationId getA", http},
+		{"name of a schema", document, "    ProblemCode:", "    Code:", "schema ProblemCode", http},
 		{"problem", document, ", lock-held", "", "problem lock-held", http},
 		{"more of all", document, "[not-found", "[new", "problem not-found", http},
 

@@ -69,8 +69,13 @@ type value struct {
 	set    *schemas
 }
 
-// Load reads a document. That it is one of OpenAPI 3.1 is its own test's business.
+// Load reads a document and closes its answers, as Closed does. Its own test checks that it is a
+// document of OpenAPI 3.1.
 func Load(text []byte) (*Contract, error) {
+	text, err := Closed(text)
+	if err != nil {
+		return nil, err
+	}
 	document, err := openapi3.NewLoader().LoadFromData(text)
 	if err != nil {
 		return nil, fmt.Errorf("apitest: %w", err)

@@ -340,7 +340,7 @@ func TestIDsFromClientsRenewWithTheWholeProof(t *testing.T) {
 			proof := <-proofs
 			end, err := time.Parse(time.RFC3339, fmt.Sprint(proof["not_after"]))
 			delete(proof, "not_after")
-			want := map[string]any{"ttl_ms": 6000.0, "fence": float64(window.Fence), "identity": "me", "layout": "41/5/5/12", "epoch": "2020-01-01T00:00:00Z", "datacenter": 0.0}
+			want := map[string]any{"ttl_ms": 6000.0, "fence": float64(window.Fence), "identity": "me", "layout": "41/5/5/12", "epoch": "2020-01-01T00:00:00.000Z", "datacenter": 0.0}
 			if err != nil || !end.After(last) || fmt.Sprint(proof) != fmt.Sprint(want) {
 				t.Errorf("a renewal proves %v until %v, %v, want %v until later than %v", proof, end, err, want, last)
 			}

@@ -133,7 +133,10 @@ func (p *program) setCounter(ctx context.Context, service *client.Client, text s
 		return err
 	}
 	err = service.SetCounter(ctx, one.key, set.value, client.SetCounterOptions{TTL: one.ttl(set.ttl, now), Back: set.back})
-	if errors.Is(err, client.ErrPast) || errors.Is(err, client.ErrNotAnInteger) {
+	if failure, ok := errors.AsType[*client.Error](err); ok && errors.Is(err, client.ErrPast) {
+		return usageError{errors.New(failure.Detail)} // which names --back
+	}
+	if errors.Is(err, client.ErrNotAnInteger) {
 		return usageError{fmt.Errorf("%w\nTo do it all the same: --back", err)}
 	}
 	if err != nil {

@@ -125,10 +125,10 @@ func TestWrongSettlementsAreWrongUsage(t *testing.T) {
 		{[]string{"ls", "--in-doubt=false"}, usage, "no others are listed"},
 		{[]string{"show"}, usage, "one operation"},
 		{[]string{"show", "short"}, usage, "32 characters"},
-		{[]string{"show", operation}, failed, "unknown token"},
+		{[]string{"show", operation}, failed, "unknown operation"},
 		{[]string{"forget"}, usage, "one operation"},
 		{[]string{"forget", operation, operation}, usage, "one operation"},
-		{[]string{"forget", operation}, failed, "unknown token"},
+		{[]string{"forget", operation}, failed, "unknown operation"},
 		{[]string{"settle"}, usage, "one operation"},
 		{[]string{"settle", operation, operation}, usage, "one operation"},
 		{[]string{"settle", operation, "--refused", "--in-doubt", "--route", "x"}, usage, "not both"},
@@ -140,7 +140,7 @@ func TestWrongSettlementsAreWrongUsage(t *testing.T) {
 		{[]string{"settle", operation, "--refused", "--body", "x"}, usage, "--completed alone"},
 		{[]string{"settle", operation, "--completed", "--body", "x", "--body-file", "-"}, usage, "not both"},
 		{[]string{"settle", "short", "--refused"}, usage, "32 characters"},
-		{[]string{"settle", operation, "--refused"}, failed, "unknown token"},
+		{[]string{"settle", operation, "--refused"}, failed, "unknown operation"},
 	} {
 		got := execute(t, nil, append(append([]string{"operation"}, row.args...), "--server", p.banner.URL)...).exits(row.code)
 		expect.Contains(t, got.line, got.stderr, row.stderr)
@@ -158,7 +158,7 @@ func TestOperationWhoseNameBeginsWithADashIsNoFlag(t *testing.T) {
 			{"--refused", "--reason", operation, operation},
 			{"--refused", "--", operation},
 		} {
-			execute(t, nil, slices.Concat([]string{"operation", "settle"}, at, line)...).exits(failed, "unknown token")
+			execute(t, nil, slices.Concat([]string{"operation", "settle"}, at, line)...).exits(failed, "unknown operation")
 		}
 	}
 	execute(t, nil, "operation", "settle", "--refused", "--no-such-flag-with-32-characters", "x").exits(usage, "unknown flag")

@@ -423,7 +423,7 @@ func TestLaterLossOfOneStateGoesFurther(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		b.at(opening{}, "", false)
 		b.do("SET", openKeys[0], "5")
-		// after reports what the counter does after a loss of that age, if no second begins meanwhile
+		// after loses a state of that age, if no second begins meanwhile
 		after := func(age int64) (got opened, isExact bool) {
 			fields := strings.Fields(b.do("GET", openKeys[2]).(string))
 			kept := []any{b.do("GET", openKeys[0]), strings.Join(fields, " ")}

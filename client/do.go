@@ -151,7 +151,7 @@ func (run *run) do(ctx context.Context, work func(context.Context, *Attempt) (An
 	case errors.Is(err, ErrSuperseded):
 		return Result{}, err
 	case err != nil:
-		err = fmt.Errorf("%w: %v", ErrNotRecorded, err)
+		err = fmt.Errorf("%w: %s", ErrNotRecorded, err.Error())
 	}
 	return Result{Answer: answer}, err
 }
@@ -182,7 +182,7 @@ func withLoss(ctx context.Context, err error) error {
 	case errors.Is(lost, ErrLost):
 		return fmt.Errorf("%w; %w", err, lost)
 	case errors.Is(lost, ErrUnknownToken):
-		return fmt.Errorf("%w; %w: %v", err, ErrLost, lost)
+		return fmt.Errorf("%w; %w: %s", err, ErrLost, lost.Error())
 	}
 	return err
 }

@@ -40,7 +40,9 @@ func (c *Client) Settle(ctx context.Context, name string, s Settlement) error {
 	if s.Decision == api.Happened {
 		request.Status, request.Headers, request.Body = cmp.Or(s.Answer.Status, http.StatusOK), s.Answer.Header, s.Answer.Body
 	}
-	settle := call{op: "settle operation", name: name, method: http.MethodPost, path: "/operation/" + name + "/settle", lease: s.Lease, body: request}
+	settle := call{
+		op: "settle operation", name: name, method: http.MethodPost, path: "/operation/" + name + "/settle", lease: s.Lease, body: request,
+	}
 	return c.onOperation(ctx, settle)
 }
 

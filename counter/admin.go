@@ -69,8 +69,8 @@ type Condition struct {
 
 // words are the two lists that counter_set takes.
 func (c Condition) words() (is, not string) {
-	list := func(any bool, values []int64) string {
-		if any {
+	list := func(each bool, values []int64) string {
+		if each {
 			return "*"
 		}
 		texts := make([]string, len(values))

@@ -64,7 +64,8 @@ func (g *Gateway) ready(w http.ResponseWriter, r *http.Request) {
 	routes, faults := g.routes.Load(), g.file.faults()
 	readiness := Readiness{
 		Ready: store.Reason == "", Store: string(g.store.Mode()), Ack: store.Continuity.Acks, Reason: store.Class,
-		Routes: len(routes.routes.Guarded()), Unmatched: routes.routes.Unmatched(), LoadedAt: api.At(routes.loaded.UTC()), FaultCount: len(faults),
+		Routes: len(routes.routes.Guarded()), Unmatched: routes.routes.Unmatched(), LoadedAt: api.At(routes.loaded.UTC()),
+		FaultCount: len(faults),
 	}
 	all, wide := routes.routes.Unguarded()
 	readiness.Unguarded, readiness.UnguardedWideCount = len(all), len(wide)

@@ -340,7 +340,9 @@ func (t *Tokens) Release(ctx context.Context, key OperationKey, leaseToken strin
 
 // owned runs a script that only the owner of a claim may run. The scripts compare leaseToken with
 // the words of a record: a text that could be several of them is no proof of anything, as "" is.
-func (t *Tokens) owned(ctx context.Context, script *scripts.Script, key OperationKey, leaseToken string, args ...any) (scripts.Reply, error) {
+func (t *Tokens) owned(
+	ctx context.Context, script *scripts.Script, key OperationKey, leaseToken string, args ...any,
+) (scripts.Reply, error) {
 	if err := t.genuine(key); err != nil {
 		return nil, err
 	}

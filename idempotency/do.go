@@ -94,7 +94,7 @@ func withLoss(ctx context.Context, err error) error {
 	case errors.Is(lost, redisstore.ErrLost):
 		return fmt.Errorf("%w; %w", err, lost)
 	case errors.Is(lost, ErrUnknownToken):
-		return fmt.Errorf("%w; %w: %v", err, redisstore.ErrLost, lost)
+		return fmt.Errorf("%w; %w: %s", err, redisstore.ErrLost, lost.Error())
 	}
 	return err
 }

@@ -264,7 +264,8 @@ func lockInfo(name string, info lock.Info) api.Lock {
 	}
 	for _, holder := range info.Holders {
 		shown.Holders = append(shown.Holders, api.LockHolder{
-			Owner: holder.Owner, Fence: holder.Fence, Since: api.At(holder.Since), Until: api.At(holder.Until), Take: taken(holder.Permits, info.Mode),
+			Owner: holder.Owner, Fence: holder.Fence, Since: api.At(holder.Since), Until: api.At(holder.Until),
+			Take: taken(holder.Permits, info.Mode),
 		})
 	}
 	for _, waiter := range info.Waiters {

@@ -62,7 +62,8 @@ func heldSince(err error) time.Time {
 // deliver answers with a grant, and fails if the answer cannot be sent any more.
 func deliver(r *request, grant lock.Grant) error {
 	text, err := json.Marshal(api.LockGranted{
-		Name: grant.Name, Lease: grant.Token, Fence: grant.Fence, Since: api.At(grant.Since), ExpiresAt: api.At(grant.Until), TTLMs: grant.TTL.Milliseconds(),
+		Name: grant.Name, Lease: grant.Token, Fence: grant.Fence, Since: api.At(grant.Since), ExpiresAt: api.At(grant.Until),
+		TTLMs:        grant.TTL.Milliseconds(),
 		RenewEveryMs: renewEvery(grant.TTL), ServerTime: api.At(grant.Now),
 	})
 	if err != nil {

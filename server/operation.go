@@ -136,7 +136,8 @@ func (h *operations) forget(r *request) error {
 func wireOperation(o idempotency.Operation) api.Operation {
 	shown := api.Operation{
 		Operation: o.Name, State: api.State(o.State), Route: o.Route, Attempts: o.Attempts, Fence: o.Fence, RequestID: o.RequestID,
-		Policy: string(o.Policy), Began: api.At(o.Began), LeaseUntil: api.At(o.Until), ExpiresAt: api.At(o.ExpiresAt), Decision: api.Decision(o.Decision),
+		Policy: string(o.Policy), Began: api.At(o.Began), LeaseUntil: api.At(o.Until), ExpiresAt: api.At(o.ExpiresAt),
+		Decision: api.Decision(o.Decision),
 	}
 	if o.State == idempotency.InDoubt {
 		shown.Since = api.At(o.Until)

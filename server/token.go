@@ -164,7 +164,8 @@ func (h *tokens) claimed(r *request, key idempotency.OperationKey, options idemp
 	h.journal.events.Count(events.TokenClaimed)
 	grant := outcome.Grant
 	return r.answer(http.StatusOK, api.Claimed{
-		Outcome: "granted", Operation: operation, Lease: grant.LeaseToken, Fence: grant.Fence, Attempt: grant.Attempt, LeaseUntil: api.At(grant.Until),
+		Outcome: "granted", Operation: operation, Lease: grant.LeaseToken, Fence: grant.Fence, Attempt: grant.Attempt,
+		LeaseUntil: api.At(grant.Until),
 	})
 }
 
@@ -182,8 +183,9 @@ func claimOptions(r *request, asked api.ClaimRequest, owner json.RawMessage) ide
 		r.invalid("owner", "a claim has no such field: to repeat it, send the header "+leaseHeader+", "+chosenLeaseRule)
 	}
 	return idempotency.ClaimOptions{
-		Fingerprint: asked.Fingerprint, Policy: policy, Lease: attemptLease(r, asked.LeaseMs), Scope: idempotency.AnyScope, LeaseToken: r.chosenLease(),
-		RequestID: requestlog.ID(r.ctx()),
+		Fingerprint: asked.Fingerprint, Policy: policy, Lease: attemptLease(r, asked.LeaseMs), Scope: idempotency.AnyScope,
+		LeaseToken: r.chosenLease(),
+		RequestID:  requestlog.ID(r.ctx()),
 	}
 }
 

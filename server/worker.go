@@ -191,7 +191,8 @@ func (h *workers) keep(r *request, pool string, asked *api.PoolRequest) {
 
 func poolOf(pool string, ring workerlease.Ring) api.WorkerPool {
 	return api.WorkerPool{
-		Pool: pool, Layout: ring.Layout, Epoch: api.At(ring.Epoch), Datacenter: ring.Datacenter, Size: 1 << ring.Bits, Used: ring.Used, Held: ring.Held,
+		Pool: pool, Layout: ring.Layout, Epoch: api.At(ring.Epoch), Datacenter: ring.Datacenter, Size: 1 << ring.Bits, Used: ring.Used,
+		Held:  ring.Held,
 		TTLMs: ring.TTL.Milliseconds(), EndsAt: api.At(ring.EndsAt()), QuarantinedMs: ring.Quarantined.Milliseconds(), Unasked: ring.Unasked,
 		Reason: ring.Reason,
 	}

@@ -104,8 +104,9 @@ func replay(result idempotency.Result) (any, error) {
 var statuses = map[api.Code]codes.Code{
 	api.InProgress: codes.Aborted, api.Superseded: codes.Aborted, api.IdempotencyUnknown: codes.FailedPrecondition,
 	api.KeyMissing: codes.InvalidArgument, api.KeyMalformed: codes.InvalidArgument, api.PayloadMismatch: codes.InvalidArgument,
-	api.StoreNewer: codes.FailedPrecondition, api.TokenUnknown: codes.NotFound, api.OperationUnknown: codes.NotFound, api.StoreUnavailable: codes.Unavailable,
-	api.OutcomeUnknown: codes.Unknown,
+	api.StoreNewer: codes.FailedPrecondition, api.TokenUnknown: codes.NotFound, api.OperationUnknown: codes.NotFound,
+	api.StoreUnavailable: codes.Unavailable,
+	api.OutcomeUnknown:   codes.Unknown,
 }
 
 // refusal is the status for an error of the guard.

@@ -88,7 +88,8 @@ func (p *program) operationShowCommand() *cobra.Command {
 func operationLines(o api.Operation) string {
 	return tabular("state\t"+string(o.State), func(line func(...string)) {
 		for _, one := range []struct{ name, value string }{
-			{"route", o.Route}, {"decision", string(o.Decision)}, {"in doubt since", clockOrNone(o.Since.Time)}, {"attempts", strconv.Itoa(o.Attempts)},
+			{"route", o.Route}, {"decision", string(o.Decision)}, {"in doubt since", clockOrNone(o.Since.Time)},
+			{"attempts", strconv.Itoa(o.Attempts)},
 			{"fence", strconv.FormatInt(o.Fence, 10)}, {"request", o.RequestID}, {"expires at", clockOrNone(o.ExpiresAt.Time)},
 		} {
 			if one.value != "" {

@@ -79,8 +79,8 @@ func (s *service) doneOnce(t *testing.T) {
 	wantError(t, err, client.ErrUnknownToken)
 }
 
-// The work charges, and then a refusal within it, such as that of a lock, must not look as if
-// nothing had happened.
+// The work charges, and then a lock within it is refused. Do's error must not look as if nothing
+// had happened.
 func TestErrorOfDosFunctionIsOfNoClass(t *testing.T) {
 	s := embedded(t)
 	_, refusal := s.Do(t.Context(), "made-up", client.ClaimOptions{}, mustNotRun(t))

@@ -32,7 +32,8 @@ type Settlement struct {
 }
 
 // Settle ends the doubt about an operation, by its name. The errors: ErrAttemptRunning (RetryAfter
-// is its remaining lease, or that of a resolver), ErrNotInDoubt, ErrUnknownOperation; ErrSuperseded
+// is the remaining lease of its attempt or resolver), ErrNotInDoubt, ErrUnknownOperation;
+// ErrSuperseded
 // if the lease was lost; ErrUnknownOutcome and ErrUnavailable: settle it again, which is harmless.
 // Without a lease it needs the role admin.
 func (c *Client) Settle(ctx context.Context, name string, s Settlement) error {

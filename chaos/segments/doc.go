@@ -4,7 +4,7 @@
 // Each process is a real one of its own with four clients that share one segment.Segments, over one
 // kind of source: counters of a Redis that writes each command to its disk, LeafAlloc on MariaDB
 // and on PostgreSQL, and Sequence on MariaDB. It writes down each range that its source gives it,
-// before the package sees it, and each id that a client was told, after that. Processes are killed
+// before the package sees it, and each id that a client got, after that. Processes are killed
 // with SIGKILL at random moments, one or all of them, and others come in their place; so are the
 // servers, which come back with what they have confirmed.
 //

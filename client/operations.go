@@ -33,9 +33,8 @@ type Settlement struct {
 
 // Settle ends the doubt about an operation, by its name. The errors: ErrAttemptRunning (RetryAfter
 // is the remaining lease of its attempt or resolver), ErrNotInDoubt, ErrUnknownOperation;
-// ErrSuperseded
-// if the lease was lost; ErrUnknownOutcome and ErrUnavailable: settle it again, which is harmless.
-// Without a lease it needs the role admin.
+// ErrSuperseded if the lease was lost; ErrUnknownOutcome and ErrUnavailable: settle it again, which
+// is harmless. Without a lease it needs the role admin.
 func (c *Client) Settle(ctx context.Context, name string, s Settlement) error {
 	request := api.Settlement{Outcome: s.Decision, Reason: s.Reason}
 	if s.Decision == api.Happened {

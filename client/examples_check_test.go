@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/proctest"
 )
 
 // language is one of the clients under clients/, run by its real interpreter.
@@ -330,9 +330,7 @@ func TestExamplesKnowWhatALostReplyMeans(t *testing.T) {
 
 func TestExamplesKnowThatNothingWasDone(t *testing.T) {
 	inEach(t, func(t *testing.T, w *workers) {
-		web := httptest.NewServer(nil)
-		web.Close()
-		w.refused(t, w.run(t, "a-token", "--server", web.URL), "unavailable", 75)
+		w.refused(t, w.run(t, "a-token", "--server", "http://"+proctest.ClosedPort(t)), "unavailable", 75)
 		w.proxy.disturb(only("claim", 1, says(503, "application/problem+json", `{"code":"store-unavailable","retryable":true}`)))
 		w.refused(t, w.run(t, "a-token"), "store-unavailable", 75)
 	})

@@ -5,7 +5,6 @@ package client_test
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"regexp"
@@ -18,6 +17,7 @@ import (
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/proctest"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -274,8 +274,6 @@ runpy.run_path("../clients/python/examples/ids.py", run_name="__main__")
 func TestIDsFromClientsKnowWhatTheServiceSays(t *testing.T) {
 	inEachLanguage(t, func(t *testing.T, l language) {
 		s := embedded(t)
-		gone := httptest.NewServer(nil)
-		gone.Close()
 		for name, row := range map[string]struct {
 			fault fault
 			url   string
@@ -283,7 +281,7 @@ func TestIDsFromClientsKnowWhatTheServiceSays(t *testing.T) {
 			code  int
 			says  string
 		}{
-			"away":         {nil, gone.URL, nil, 75, "no connection"},
+			"away":         {nil, "http://" + proctest.ClosedPort(t), nil, 75, "no connection"},
 			"quarantined":  {says(503, "application/problem+json", `{"code":"pool-quarantined"}`), s.url, nil, 75, "pool-quarantined"},
 			"exhausted":    {says(503, "application/problem+json", `{"code":"pool-exhausted"}`), s.url, nil, 75, "pool-exhausted"},
 			"lost reply":   {loseReply, s.url, nil, 75, "unknown-outcome"},

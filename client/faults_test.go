@@ -17,6 +17,7 @@ import (
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/proctest"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -222,9 +223,7 @@ func TestALargeBodyWaitsUntilItIsWanted(t *testing.T) {
 }
 
 func TestAServiceThatIsAwayIsARefusal(t *testing.T) {
-	web := httptest.NewServer(nil)
-	web.Close()
-	c := connect(t, web.URL)
+	c := connect(t, "http://"+proctest.ClosedPort(t))
 	for verb, write := range verbs(c, "secret-token", "secret-lease") {
 		err := write(t.Context())
 		wantError(t, err, client.ErrUnavailable, "verb", verb)

@@ -13,6 +13,7 @@ import (
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/proctest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -132,9 +133,7 @@ func TestLargeAnswerMayTakeLongerThanTheLimit(t *testing.T) {
 
 func TestUpstreamThatCanNotBeReachedGivesTheClaimBack(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		listener := listen(t)
-		address := listener.Addr().String()
-		listener.Close()
+		address := proctest.ClosedPort(t) // nobody else gets it, the gateway neither
 		r := start(t, "http://"+address, payments, on(store))
 		token := r.issue()
 		for _, header := range []string{"Idempotency-Token: " + token, "Idempotency-Key: k"} {

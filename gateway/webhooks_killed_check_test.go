@@ -42,10 +42,7 @@ func newReceiverProgram(t *testing.T) receiverProgram {
 	if !found || !ends || strings.Count(program, "3000") != 1 {
 		t.Fatal("docs/webhooks.md has no receiver that listens at port 3000")
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	expect.MustEqual(t, "error of finding a port", err, nil)
-	p := receiverProgram{t, t.TempDir(), listener.Addr().String()}
-	expect.MustEqual(t, "error of giving the port back", listener.Close(), nil)
+	p := receiverProgram{t, t.TempDir(), proctest.ClosedPort(t)}
 	_, port, _ := net.SplitHostPort(p.addr)
 	err = os.WriteFile(filepath.Join(p.folder, "receiver.py"), []byte(strings.Replace(program, "3000", port, 1)), 0o600)
 	expect.MustEqual(t, "error of writing the program", err, nil)

@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/pem"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"github.com/coatcheck/coatcheck/doctor"
 	"github.com/coatcheck/coatcheck/internal/redisprobe"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/proctest"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -170,16 +170,13 @@ func TestDoctorOfAUserThatMayNotRunScripts(t *testing.T) {
 func TestDoctorWithNobodyToAsk(t *testing.T) {
 	srv := redistest.Start(t)
 	srv.Kill()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	expect.NoError(t, "listen on a free port", err)
-	_ = closed.Close()
 	for _, row := range []struct {
 		code int
 		says string
 		args []string
 	}{
 		{tryLater, "refused", []string{"--redis", srv.URL()}},
-		{tryLater, "no server could be asked", []string{"--server", "http://" + closed.Addr().String()}},
+		{tryLater, "no server could be asked", []string{"--server", "http://" + proctest.ClosedPort(t)}},
 		{usage, "embedded store", []string{"--redis", "embedded:"}},
 		{usage, "URL", []string{"--redis", "nonsense"}},
 		{usage, "http://host:port", []string{"--server", "nonsense"}},

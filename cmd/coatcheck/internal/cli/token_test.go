@@ -11,6 +11,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/proctest"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -54,8 +55,7 @@ func TestTokenCommandReadsTheFileOfTheService(t *testing.T) {
 // Each row is a command line and the exit code that scripts decide by.
 func TestTokenExitCodes(t *testing.T) {
 	p := serve(t)
-	away := httptest.NewServer(nil)
-	away.Close()
+	away := "http://" + proctest.ClosedPort(t)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusBadGateway)
 		_, _ = io.WriteString(w, "bad gateway")
@@ -83,8 +83,8 @@ func TestTokenExitCodes(t *testing.T) {
 		{[]string{"token", "show", "made-up", "--server", p.banner.URL}, failed, "idempotency-token-unknown"},
 		{[]string{"token", "show", "--server", p.banner.URL, "--", "-made-up"}, failed, "idempotency-token-unknown"},
 		{[]string{"token", "issue", "--server", other.URL}, tryLater, "404"},
-		{[]string{"token", "issue", "--server", away.URL}, tryLater, "refused"},
-		{[]string{"token", "show", "made-up", "--server", away.URL}, tryLater, "refused"},
+		{[]string{"token", "issue", "--server", away}, tryLater, "refused"},
+		{[]string{"token", "show", "made-up", "--server", away}, tryLater, "refused"},
 		{[]string{"token", "issue", "--server", proxy.URL}, tryLater, "502"},
 		{[]string{"token", "show", "made-up", "--server", proxy.URL}, tryLater, "502"},
 	} {

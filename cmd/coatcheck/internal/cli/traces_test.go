@@ -22,6 +22,7 @@ import (
 	"github.com/coatcheck/coatcheck/access"
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
+	"github.com/coatcheck/coatcheck/internal/testing/proctest"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 )
 
@@ -325,12 +326,10 @@ func TestACollectorThatIsAwayOrHangsFailsNothing(t *testing.T) {
 	}))
 	defer hanging.Close()
 	defer close(hang)
-	away := httptest.NewServer(http.NotFoundHandler())
-	away.Close()
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "10")  // ms
 	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "16")  // spans
 	t.Setenv("OTEL_BSP_EXPORT_TIMEOUT", "200") // ms
-	for name, url := range map[string]string{"away": away.URL, "hangs": hanging.URL} {
+	for name, url := range map[string]string{"away": "http://" + proctest.ClosedPort(t), "hangs": hanging.URL} {
 		began := time.Now()
 		p := serve(t, "--trace-endpoint", url)
 		for i := range 100 {

@@ -108,7 +108,7 @@ fmt: ## Format the Go code and order its imports
 	$(LINT) fmt ./...
 
 tidy: ## Run go mod tidy in every module but those of tools and deploy/check
-	@for module in . $(MODULES); do (cd $$module && $(GO) mod tidy) || exit 1; done
+	@GO="$(GO)" tools/tidy . $(MODULES)
 
 # Each package with a FuzzXxx is built once, with the coverage of our own code alone, and its fuzz
 # tests run from that program: go test would link it again for each of them, and compile all that it

@@ -2,10 +2,8 @@ module github.com/coatcheck/coatcheck/idempotency/fiberv3
 
 go 1.26.0
 
-replace github.com/coatcheck/coatcheck => ../../
-
 require (
-	github.com/coatcheck/coatcheck v0.0.0-00010101000000-000000000000
+	github.com/coatcheck/coatcheck v1.0.0-rc.2
 	github.com/gofiber/fiber/v3 v3.1.0
 	github.com/valyala/fasthttp v1.69.0
 )

@@ -2,10 +2,8 @@ module github.com/coatcheck/coatcheck/idempotency/ginmw
 
 go 1.26.0
 
-replace github.com/coatcheck/coatcheck => ../../
-
 require (
-	github.com/coatcheck/coatcheck v0.0.0-00010101000000-000000000000
+	github.com/coatcheck/coatcheck v1.0.0-rc.2
 	github.com/gin-gonic/gin v1.12.0
 )
 

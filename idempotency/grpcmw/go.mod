@@ -2,10 +2,8 @@ module github.com/coatcheck/coatcheck/idempotency/grpcmw
 
 go 1.26.0
 
-replace github.com/coatcheck/coatcheck => ../../
-
 require (
-	github.com/coatcheck/coatcheck v0.0.0-00010101000000-000000000000
+	github.com/coatcheck/coatcheck v1.0.0-rc.2
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12

@@ -4,4 +4,4 @@ package version
 
 // Version is this tree's, by Semantic Versioning. A build between two releases has that of the one
 // which comes next.
-const Version = "1.0.0-rc.1"
+const Version = "1.0.0-rc.2"

@@ -14,7 +14,7 @@ from .once import NOT_BEGUN, Attempt, run_once
 from .response import Response
 from .workerid import NoLease, WorkerId
 
-__version__ = "1.0.0rc1"
+__version__ = "1.0.0rc2"
 
 __all__ = [
     "NOT_BEGUN",

@@ -56,7 +56,7 @@ func TestBrokenManifestsAreFound(t *testing.T) {
 		{"root", manifests[0], "runAsNonRoot: true", "runAsNonRoot: false", "may run as root"},
 		{"capabilities", manifests[0], "drop: [ALL]", "drop: [NET_RAW]", "keeps capabilities"},
 		{"files that can be written", manifests[0], "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "may write to its image"},
-		{"image of the day", manifests[0], "image: coatcheck:1.0.0-rc.1", "image: coatcheck:latest", "has no tag that stays"},
+		{"image of the day", manifests[0], "image: coatcheck:1.0.0-rc.2", "image: coatcheck:latest", "has no tag that stays"},
 		{"another command", manifests[0], "args: [serve]", "args: [server]", "server is no command"},
 		{"no limit of memory", manifests[0], "            limits: {memory: 256Mi}\n", "", "no limit of its memory"},
 		{"token of the cluster", manifests[0], "      automountServiceAccountToken: false\n", "", "gets a token of the cluster"},

@@ -96,10 +96,10 @@ func TestCountersPageWorksOnOneRedis(t *testing.T) {
 	expect.Equal(t, "value", value, 1)
 	got, err := counters.IncrBy(ctx, "orders", 100) // got.First to got.Value
 	expect.Error(t, "IncrBy", err, nil)
-	expect.Equal(t, "last of a hundred", got.Value, 101)
+	expect.Equal(t, "last of a hundred", got.Last, 101)
 	got, err = counters.Add(ctx, "orders", counter.Request{RequestID: "order-4711"})
 	expect.Error(t, "Add", err, nil)
-	expect.Equal(t, "value with a request id", got.Value, 102)
+	expect.Equal(t, "value with a request id", got.Last, 102)
 }
 
 func TestOrderNumbersOfTheCountersPage(t *testing.T) {
@@ -122,12 +122,12 @@ func TestOrderNumbersOfTheCountersPage(t *testing.T) {
 
 	expect.Error(t, "Add", err, nil)
 	expect.Equal(t, "name", name, "orders:20261121")
-	expect.Equal(t, "value", got.Value, 1)
+	expect.Equal(t, "value", got.Last, 1)
 }
 
 func TestLimitsPageWorksOnOneRedis(t *testing.T) {
 	ctx := t.Context()
-	limits := limit.New(onRedis(t))
+	limits := limit.New(onRedis(t), limit.Config{})
 	hourly := limit.Rate{N: 10, Per: time.Hour, Burst: 2}
 	state, err := limits.Take(ctx, "sms:customer-17", hourly, 1)
 	switch {

@@ -30,7 +30,7 @@ func Example() {
 		fmt.Fprint(w, "paid")
 	})
 	mux := http.NewServeMux()
-	tokens.Handle(mux, "POST /payments", idempotency.Route{Accept: idempotency.TokenOrKey}, pay)
+	tokens.Handle(mux, "POST /payments", idempotency.Route{Accept: idempotency.AcceptEither}, pay)
 
 	for range 2 { // a double click
 		request := httptest.NewRequestWithContext(ctx, "POST", "/payments", strings.NewReader("12.99 EUR"))

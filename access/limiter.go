@@ -61,7 +61,7 @@ const (
 
 // NewLimiter returns a limiter that counts in a store. It ends with Close.
 func NewLimiter(store *redisstore.Store, log *slog.Logger) *Limiter {
-	return &Limiter{limits: limit.Of(store, "rates"), log: log, full: map[string]time.Time{}}
+	return &Limiter{limits: limit.New(store, limit.Config{Group: "callers"}), log: log, full: map[string]time.Time{}}
 }
 
 // Close waits for what is under way. Nothing may be counted any more.

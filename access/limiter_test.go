@@ -124,7 +124,7 @@ func TestPrincipalIsLetInAgainAfterTheStoresClockWasSetBack(t *testing.T) {
 		t.Fatalf("Take of orders: got error %v, want none", err)
 	}
 	redis := server.Client()
-	key := redis.Keys(t.Context(), "*rates*").Val()[0]
+	key := redis.Keys(t.Context(), "*limit-callers*").Val()[0]
 	// as a server has it whose clock was ten minutes ahead
 	used := fmt.Sprintf("%d 5", time.Now().Add(10*time.Minute).UnixMicro())
 	expect.NoError(t, "SET "+key, redis.Set(t.Context(), key, used, 0).Err())

@@ -98,12 +98,14 @@ type Decision string
 
 // The decisions of an operator.
 const (
-	// Happened means that it has had its effect: its answer is recorded, and every repeat gets it.
-	Happened Decision = "completed"
-	// NotBegun means that it has had no effect: the next request may begin, with a larger fence.
-	NotBegun Decision = "not-begun"
+	// DecisionHappened means that it has had its effect: its answer is recorded, and every repeat
+	// gets it.
+	DecisionHappened Decision = "completed"
+	// DecisionNotBegun means that it has had no effect: the next request may begin, with a larger
+	// fence.
+	DecisionNotBegun Decision = "not-begun"
 	// Refused lets no request begin; repeats get an error that says that an operator has closed it.
-	Refused Decision = "refused"
+	DecisionRefused Decision = "refused"
 )
 
 // Operations answers GET /operation?state=in-doubt.

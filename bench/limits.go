@@ -65,7 +65,7 @@ func openCoatcheckLimits(ctx context.Context, addr string) (limitClient, error) 
 	if err != nil {
 		return limitClient{}, err
 	}
-	limits := limit.New(store)
+	limits := limit.New(store, limit.Config{})
 	return limitClient{func(ctx context.Context, name string) error {
 		_, err := limits.Take(ctx, name, limit.Rate{N: limit.MaxN, Per: time.Second}, 1)
 		return err

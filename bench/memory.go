@@ -60,7 +60,7 @@ type population struct {
 	redis  *redisServer
 	store  *redisstore.Store
 	tokens *idempotency.Tokens
-	all    []idempotency.OperationKey
+	all    []idempotency.Key
 	owners []string // of those that are claimed
 	empty  float64  // bytes that the empty Redis took
 	issued float64  // bytes when all tokens were issued
@@ -70,7 +70,7 @@ type population struct {
 var terms = idempotency.ClaimOptions{Fingerprint: strings.Repeat("f", 43), Lease: time.Hour}
 
 func newPopulation(ctx context.Context, size int) (p *population, err error) {
-	p = &population{all: make([]idempotency.OperationKey, size), owners: make([]string, size)}
+	p = &population{all: make([]idempotency.Key, size), owners: make([]string, size)}
 	if p.redis, err = startRedis(ctx); err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func newPopulation(ctx context.Context, size int) (p *population, err error) {
 // fill issues all tokens. What the server takes for its scripts and for the connections is there
 // before it is first looked at.
 func (p *population) fill(ctx context.Context) (err error) {
-	warm := idempotency.ClientKey("", "warm", "up")
+	warm := idempotency.Key{Scope: "warm", ID: "up"}
 	if _, err := p.tokens.Do(ctx, warm, terms, func(context.Context, *idempotency.Attempt) ([]byte, error) { return nil, nil }); err != nil {
 		return err
 	}

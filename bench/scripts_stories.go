@@ -99,15 +99,15 @@ var answerOfBytes = idempotency.Answer{
 // tokenCalls are the operations of a story.
 type tokenCalls struct {
 	tokens *idempotency.Tokens
-	keys   []idempotency.OperationKey
+	keys   []idempotency.Key
 	owners []string
 }
 
 func newTokenCalls(ctx context.Context, s *stage) (*tokenCalls, error) {
-	c := &tokenCalls{tokens: idempotency.New(s.store, idempotency.Config{}), keys: make([]idempotency.OperationKey, s.n),
+	c := &tokenCalls{tokens: idempotency.New(s.store, idempotency.Config{}), keys: make([]idempotency.Key, s.n),
 		owners: make([]string, s.n)}
 	for i := range c.keys {
-		c.keys[i] = idempotency.ClientKey("customer-4711", "", fmt.Sprintf("order-%09d", i))
+		c.keys[i] = idempotency.Key{Principal: "customer-4711", ID: fmt.Sprintf("order-%09d", i)}
 	}
 	return c, s.store.Ping(ctx)
 }
@@ -151,7 +151,7 @@ func (c *tokenCalls) abandon(ctx context.Context, i int) error {
 }
 
 func (c *tokenCalls) settle(ctx context.Context, i int) error {
-	return c.tokens.Settle(ctx, c.keys[i].Operation(), idempotency.Settlement{Decision: idempotency.Happened, Answer: answerOfBytes})
+	return c.tokens.Settle(ctx, c.keys[i].Operation(), idempotency.Settlement{Decision: idempotency.DecisionHappened, Answer: answerOfBytes})
 }
 
 func ownKeys(ctx context.Context, s *stage) (*story, error) {
@@ -259,7 +259,7 @@ func (s *story) heldAgain(ctx context.Context) error {
 
 // newRing is a ring of slots that are all known to Redis, of which some are free.
 func newRing(ctx context.Context, s *stage, width int) (*ring, error) {
-	r := &ring{redis: s.redis, pools: workerlease.New(s.store, workerlease.Config{NewPools: workerlease.Trust}),
+	r := &ring{redis: s.redis, pools: workerlease.New(s.store, workerlease.Config{NewPools: workerlease.NewPoolsTrust}),
 		name: fmt.Sprintf("ring-%d", width), slots: 1 << width, leases: make([]workerlease.Lease, s.n)}
 	return r, r.fill(ctx, s.store)
 }
@@ -315,7 +315,7 @@ func segmentsStory(ctx context.Context, s *stage) (*story, error) {
 }
 
 func limitsStory(ctx context.Context, s *stage) (*story, error) {
-	limits := limit.New(s.store)
+	limits := limit.New(s.store, limit.Config{})
 	return &story{close: limits.Close, acts: []act{
 		{what: limitAct, script: scripts.LimitTake, word: "ok", bare: bareLimit, call: func(ctx context.Context, i int) error {
 			_, err := limits.Take(ctx, fmt.Sprintf("caller-%06d", i), limit.Rate{N: limit.MaxN, Per: time.Second}, 1)

@@ -77,7 +77,7 @@ func measureRings(ctx context.Context, t *table, server *redisServer, widths []i
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust})
+	pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust})
 	var rings []*ring
 	for _, width := range widths {
 		r := &ring{redis: server, pools: pools, name: fmt.Sprintf("ring-%d", width), slots: 1 << width,

@@ -109,7 +109,7 @@ func leaseCommand(ctx context.Context, args []string, stdin io.Reader, stdout io
 			return err
 		}
 		defer func() { err = errors.Join(err, store.Close()) }()
-		pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust})
+		pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust})
 		lease, err := pools.Acquire(ctx, args[1], workerlease.Request{
 			TTL: time.Hour, Shape: workerlease.Shape{Layout: snowflake.DefaultLayout, Epoch: snowflake.DefaultEpoch},
 		})

@@ -31,7 +31,7 @@ const (
 // play is a process in a role. It prints its address and serves until it is killed.
 func play(role string) error {
 	mux := http.NewServeMux()
-	for _, policy := range []idempotency.Policy{idempotency.Hold, idempotency.Takeover} {
+	for _, policy := range []idempotency.Policy{idempotency.PolicyHold, idempotency.PolicyTakeover} {
 		handler, err := inRole(role, policy)
 		if err != nil {
 			return err

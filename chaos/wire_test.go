@@ -59,7 +59,7 @@ func wired(t *testing.T, books *book, guard guardOf) (*rig, *chaostest.Losses) {
 	for _, name := range []string{"A", "B"} {
 		proxy := losses.Link(t, server)
 		mux := http.NewServeMux()
-		for _, policy := range []idempotency.Policy{idempotency.Hold, idempotency.Takeover} {
+		for _, policy := range []idempotency.Policy{idempotency.PolicyHold, idempotency.PolicyTakeover} {
 			mux.Handle("POST /"+string(policy), guard(t, proxy.URL(), policy))
 		}
 		service := httptest.NewServer(mux)

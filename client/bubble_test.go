@@ -53,7 +53,7 @@ func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)
 // bubble starts a service on an embedded store within a synctest bubble.
 func bubble(t *testing.T) *service {
 	t.Helper()
-	return bubbleWith(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.Trust}})
+	return bubbleWith(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.NewPoolsTrust}})
 }
 
 func bubbleWith(t *testing.T, config server.Config) *service {

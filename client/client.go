@@ -34,9 +34,9 @@ type Config struct {
 // A claim carries the secret that proves it, so Claim asks again by itself and gets the same grant.
 // If no reply comes at all, nothing was started for it, but the service does not know: until the
 // claim is given back or its lease lapses the token is in progress, and from then on in doubt under
-// Hold, free for the next attempt under [Takeover]. Do gives such a claim back, if the service
-// takes that in time. A token whose issue was lost is of no use: issue another. Complete, Extend
-// and Release with the same proof can be repeated without harm.
+// PolicyHold, free for the next attempt under [PolicyTakeover]. Do gives such a claim back, if the
+// service takes that in time. A token whose issue was lost is of no use: issue another. Complete,
+// Extend and Release with the same proof can be repeated without harm.
 //
 // An Add whose reply is lost leaves a gap. With a request id, asking again returns its values.
 //

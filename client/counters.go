@@ -58,16 +58,16 @@ const StayAfterLoss = "stay"
 
 // CounterRange is the values of one call: the caller owns First to Value, both included, of Key.
 type CounterRange struct {
-	Key          string // the requested key, with the date appended if there is one
-	First, Value int64
-	Numbers      []string // with a template: each value as it is written, in order
+	Key         string // the requested key, with the date appended if there is one
+	First, Last int64
+	Numbers     []string // with a template: each value as it is written, in order
 }
 
 // Incr adds 1 to a counter and returns the value that the caller now owns. After ErrUnknownOutcome
 // ask again: lost values are a gap.
 func (c *Client) Incr(ctx context.Context, key string) (int64, error) {
 	got, err := c.Add(ctx, key, CounterRequest{})
-	return got.Value, err
+	return got.Last, err
 }
 
 // IncrBy adds by, 1 to 1,000,000, to a counter and returns the values that the caller now owns.
@@ -115,7 +115,7 @@ func (c *Client) add(ctx context.Context, key string, request CounterRequest) (C
 	if err := c.onNamed(ctx, incr); err != nil {
 		return CounterRange{}, err
 	}
-	got := CounterRange{Key: added.Key, First: added.First, Value: added.Value, Numbers: added.Numbers}
+	got := CounterRange{Key: added.Key, First: added.First, Last: added.Value, Numbers: added.Numbers}
 	if added.Number != "" && got.Numbers == nil {
 		got.Numbers = []string{added.Number}
 	}
@@ -149,7 +149,7 @@ func (r CounterRange) answers(key string, request CounterRequest) bool {
 	if request.Template != "" {
 		written = int(request.By)
 	}
-	return (r.Key == key || dated) && r.First <= r.Value && r.Value-r.First+1 == request.By && len(r.Numbers) == written
+	return (r.Key == key || dated) && r.First <= r.Last && r.Last-r.First+1 == request.By && len(r.Numbers) == written
 }
 
 // Counter reads a counter: the last value that was handed out, unless others are adding now. It

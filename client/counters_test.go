@@ -57,13 +57,13 @@ func (s *service) counterRound(t *testing.T) {
 	}
 	got, err := s.IncrBy(ctx, "round", 10)
 	succeeds(t, "IncrBy 10", err)
-	expect.Equal(t, "IncrBy 10", got, client.CounterRange{Key: "round", First: 4, Value: 13})
+	expect.Equal(t, "IncrBy 10", got, client.CounterRange{Key: "round", First: 4, Last: 13})
 	s.counterAt(t, "round", 13)
 	s.set(t, "round", -5, 0)
 	s.counterAt(t, "round", -5)
 	expect.Equal(t, "the first value added to -5", s.added(t, "round", client.CounterRequest{}).First, -4)
 	succeeds(t, "RemoveCounter", s.RemoveCounter(ctx, "round"))
-	expect.Equal(t, "the value after the removal", s.added(t, "round", client.CounterRequest{TTL: 150 * time.Millisecond}).Value, 1)
+	expect.Equal(t, "the value after the removal", s.added(t, "round", client.CounterRequest{TTL: 150 * time.Millisecond}).Last, 1)
 	expect.Eventually(t, "the counter expires after 150 ms", func() bool { _, err := s.Counter(ctx, "round"); return errors.Is(err, client.ErrNotFound) })
 	s.set(t, "round", 7, 100*time.Millisecond)
 	expect.Eventually(t, "the counter expires after 100 ms", func() bool { _, err := s.Counter(ctx, "round"); return errors.Is(err, client.ErrNotFound) })
@@ -76,7 +76,7 @@ func (s *service) counterRepeated(t *testing.T) {
 		s.added(t, "repeated", client.CounterRequest{})
 		again := s.added(t, "repeated", request)
 		expect.Equal(t, fmt.Sprintf("the first value of the request %q, repeated", id), again.First, first.First)
-		expect.Equal(t, fmt.Sprintf("the value of the request %q, repeated", id), again.Value, first.Value)
+		expect.Equal(t, fmt.Sprintf("the value of the request %q, repeated", id), again.Last, first.Last)
 		request.By = 4
 		_, err := s.Add(t.Context(), "repeated", request)
 		wantError(t, err, client.ErrMismatch, "id", id)
@@ -105,10 +105,10 @@ func (s *service) counterRefused(t *testing.T) {
 		{Calendar: "{yyyyMMdd}", At: time.Now().AddDate(0, 0, 3)}, {Calendar: "{yyyy}", TTL: time.Hour}, {Template: "{n}", By: 1001}, {Limit: -1}, {AfterLoss: client.StayAfterLoss}, {AfterLoss: "guess", Limit: 9, TTL: time.Hour}, {Calendar: "{yyyyMMdd}", Template: "{n}"},
 	} {
 		_, err := s.Add(ctx, "narrow", request)
-		wantError(t, err, client.ErrInvalidRequest, "request", request)
+		wantError(t, err, client.ErrInvalid, "request", request)
 	}
 	for _, err := range s.Counters(ctx, "a b") {
-		wantError(t, err, client.ErrInvalidRequest)
+		wantError(t, err, client.ErrInvalid)
 	}
 }
 
@@ -191,8 +191,8 @@ func TestCountersOverTheLossOfAllState(t *testing.T) {
 		for {
 			value, err := s.Incr(t.Context(), "orders")
 			if err == nil {
-				if value <= before.Value {
-					t.Errorf("Incr after the loss: got %d, want more than %d", value, before.Value)
+				if value <= before.Last {
+					t.Errorf("Incr after the loss: got %d, want more than %d", value, before.Last)
 				}
 				break
 			}
@@ -208,7 +208,7 @@ func TestCountersOverTheLossOfAllState(t *testing.T) {
 // A service that refuses counters that have gone back does so until they are set.
 func TestACounterThatHasGoneBackIsSetToGoOn(t *testing.T) {
 	store := open(t, "embedded:")
-	s := serveWith(t, server.Config{Store: store, Counters: counter.Config{AfterLoss: counter.Refuse}})
+	s := serveWith(t, server.Config{Store: store, Counters: counter.Config{AfterLoss: counter.AfterLossRefuse}})
 	s.added(t, "orders", client.CounterRequest{By: 42})
 	do(t, store, "redis.call('SET', KEYS[1], 7)", store.Key("counter", "orders"))
 	for range 2 {
@@ -252,7 +252,7 @@ func TestALostReplyOfACounterIsAnUnknownOutcomeAndIsNotSentTwice(t *testing.T) {
 			_, err := s.Incr(t.Context(), "orders")
 			wantError(t, err, client.ErrUnknownOutcome)
 			expect.Equal(t, "how often it was sent", sent.Load(), 1)
-			between(t, "the value after an unknown outcome", s.added(t, "orders", client.CounterRequest{}).Value, 2, 3)
+			between(t, "the value after an unknown outcome", s.added(t, "orders", client.CounterRequest{}).Last, 2, 3)
 		})
 	}
 }
@@ -269,13 +269,13 @@ func TestALostReplyIsHadByARepeat(t *testing.T) {
 			s.added(t, "orders", client.CounterRequest{})
 			var sent atomic.Int64
 			s.proxy.disturb(onCounters(3, &sent, lose))
-			expect.Equal(t, "Add 5, repeated", s.added(t, "orders", client.CounterRequest{Repeat: true, By: 5}), client.CounterRange{Key: "orders", First: 2, Value: 6})
+			expect.Equal(t, "Add 5, repeated", s.added(t, "orders", client.CounterRequest{Repeat: true, By: 5}), client.CounterRange{Key: "orders", First: 2, Last: 6})
 			sent.Store(0)
 			request := client.CounterRequest{RequestID: "order-1"}
 			for i := 0; ; i++ {
 				got, err := s.Add(t.Context(), "orders", request)
 				if err == nil {
-					expect.Equal(t, "the value of the request order-1", got.Value, 7)
+					expect.Equal(t, "the value of the request order-1", got.Last, 7)
 					break
 				}
 				if i == 4 {
@@ -291,7 +291,7 @@ func TestALostReplyIsHadByARepeat(t *testing.T) {
 func TestEachCallThatRepeatsHasARequestIDOfItsOwn(t *testing.T) {
 	s := embedded(t)
 	for want := range int64(3) {
-		expect.Equal(t, "Add, repeated", s.added(t, "orders", client.CounterRequest{Repeat: true}).Value, want+1)
+		expect.Equal(t, "Add, repeated", s.added(t, "orders", client.CounterRequest{Repeat: true}).Last, want+1)
 	}
 }
 
@@ -374,7 +374,7 @@ func TestTagIsSetByTheClient(t *testing.T) {
 		t.Errorf("SegmentIDs after the tag was set: got %v, %v; want 5001", ids, err)
 	}
 	for _, next := range []int64{0, -1, 5001} {
-		wantError(t, s.SetSegment(t.Context(), "orders", next), client.ErrInvalidRequest, "next", next)
+		wantError(t, s.SetSegment(t.Context(), "orders", next), client.ErrInvalid, "next", next)
 	}
 	for _, body := range []string{`{}`, `{"tag":"orders","next":"2"}`, `{"tag":"other","next":"1"}`} {
 		wantError(t, answering(t, 200, body).SetSegment(t.Context(), "orders", 1), client.ErrUnknownOutcome, "body", body)
@@ -394,7 +394,7 @@ func TestSegmentIDsOfTheService(t *testing.T) {
 	expect.Equal(t, "the last of 10,004 ids", last, 10_004)
 	for _, n := range []int{0, -1, 10_001} {
 		_, err := s.SegmentIDs(t.Context(), "orders", n)
-		wantError(t, err, client.ErrInvalidRequest, "n", n)
+		wantError(t, err, client.ErrInvalid, "n", n)
 	}
 	for _, body := range []string{`{}`, `{"ids":["1"]}`, `{"ids":["1","x"]}`, `{"ids":["1","-2"]}`} {
 		c := answering(t, 200, body)

@@ -16,16 +16,16 @@ type Attempt struct {
 	// larger than that of every earlier attempt of this token; below 2^53. Send it to a resource
 	// that must refuse an older attempt
 	Fence  int64
-	Number int // counts from 1; more than 1 only under Takeover or after NotBegun
+	Number int // counts from 1; more than 1 only under PolicyTakeover or after Release
 	// of DoKey: the operation's name, by which operators settle it
 	Operation string
 	notBegun  atomic.Bool
 }
 
-// NotBegun states that the operation provably had no effect, such as a request that failed
+// Release states that the operation provably had no effect, such as a request that failed
 // validation: the answer is not recorded, and the same token may be used again, with another
 // fingerprint too. A function that has had any effect outside must not call it.
-func (a *Attempt) NotBegun() { a.notBegun.Store(true) }
+func (a *Attempt) Release() { a.notBegun.Store(true) }
 
 // Result is the result of Do.
 type Result struct {
@@ -36,23 +36,23 @@ type Result struct {
 // Do runs a function under a token: claim, heartbeat every third of the lease, complete. If the
 // function returns no error, its answer is recorded before Do returns, and every later Do gets it.
 // If it returns an error, the operation may have happened: nothing is given back, the lease lapses,
-// and then the token is in doubt, under Takeover free for the next Do. An attempt that called
-// NotBegun is given back at once instead. A panic is passed on, and leaves the token to its lease
+// and then the token is in doubt, under PolicyTakeover free for the next Do. An attempt that called
+// Release is given back at once instead. A panic is passed on, and leaves the token to its lease
 // as an error does.
 //
 // The function's context ends with ctx, and with a cause that is ErrSuperseded or ErrUnknownToken
-// when the claim is lost. Under Takeover it also ends by this process's own clock as soon as the
-// lease can have ended without a confirmed heartbeat: from then on another attempt may run.
+// when the claim is lost. Under PolicyTakeover it also ends by this process's own clock as soon as
+// the lease can have ended without a confirmed heartbeat: from then on another attempt may run.
 //
 // The error is one of Claim's (the function did not run), or a [*WorkError] with the function's
 // own, and also ErrLost if the claim was lost meanwhile, or ErrSuperseded (another attempt took
 // over before the answer was recorded: do not use the answer), or ErrNotRecorded. With the last the
 // result holds the answer: it is valid, but repeats may get "in progress", later "in doubt", and
-// under Takeover may run again. Recording and giving back are tried several times, for up to half a
-// minute, also after ctx; the answer to a claim that is under way when ctx ends is awaited for a
-// second, and a claim whose outcome stays unknown is given back if the service takes that within a
-// second. Without a fingerprint in the options, the same token is taken for the same operation. Do
-// leaves no goroutine running.
+// under PolicyTakeover may run again. Recording and giving back are tried several times, for up to
+// half a minute, also after ctx; the answer to a claim that is under way when ctx ends is awaited
+// for a second, and a claim whose outcome stays unknown is given back if the service takes that
+// within a second. Without a fingerprint in the options, the same token is taken for the same
+// operation. Do leaves no goroutine running.
 func (c *Client) Do(
 	ctx context.Context, token string, terms ClaimOptions, work func(context.Context, *Attempt) (Answer, error),
 ) (Result, error) {
@@ -161,7 +161,7 @@ func (run *run) tooLate(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	if run.terms.Policy == Takeover && keepalive.Age(run.trusted) >= run.terms.Lease {
+	if run.terms.Policy == PolicyTakeover && keepalive.Age(run.trusted) >= run.terms.Lease {
 		return errLapsed
 	}
 	return nil

@@ -101,7 +101,7 @@ func TestDoGivesBackWhatNeverBegan(t *testing.T) {
 	token := issue(t, s.Client)
 	for _, want := range []error{errProvider, nil} { // with an error and without
 		result, err := s.Do(t.Context(), token, client.ClaimOptions{Fingerprint: "invalid"}, func(ctx context.Context, attempt *client.Attempt) (client.Answer, error) {
-			attempt.NotBegun()
+			attempt.Release()
 			return done, want
 		})
 		if want != nil {
@@ -193,7 +193,7 @@ func TestTheLogHoldsNoSecret(t *testing.T) {
 	token := issue(t, c)
 	s.proxy.disturb(only("release", 0, says(410, "application/problem+json", `{"code":"idempotency-token-unknown","detail":"it was `+token+`","see":"/token/`+token+`"}`)))
 	_, err := c.Do(t.Context(), token, client.ClaimOptions{}, func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
-		attempt.NotBegun()
+		attempt.Release()
 		return done, nil
 	})
 	succeeds(t, "Do of what never began, and whose claim is gone", err)

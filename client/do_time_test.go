@@ -17,7 +17,7 @@ import (
 // The times here are exact, too: each test runs in a bubble.
 
 func TestAGrantThatComesTooLateIsNotBegun(t *testing.T) {
-	for policy, want := range map[client.Policy]error{client.Hold: nil, client.Takeover: client.ErrSuperseded} {
+	for policy, want := range map[client.Policy]error{client.PolicyHold: nil, client.PolicyTakeover: client.ErrSuperseded} {
 		synctest.Test(t, func(t *testing.T) {
 			s := bubble(t)
 			token := issue(t, s.Client)
@@ -95,11 +95,11 @@ func TestWorkThatFailsIsLeftToItsLease(t *testing.T) {
 		work   func(context.Context, *client.Attempt) (client.Answer, error)
 		panics bool
 	}{
-		"error under hold":     {client.Hold, failing, false},
-		"error under takeover": {client.Takeover, failing, false},
-		"panic under hold":     {client.Hold, func(context.Context, *client.Attempt) (client.Answer, error) { panic("boom") }, true},
-		"panic, though it said that it never began": {client.Hold, func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
-			attempt.NotBegun()
+		"error under hold":     {client.PolicyHold, failing, false},
+		"error under takeover": {client.PolicyTakeover, failing, false},
+		"panic under hold":     {client.PolicyHold, func(context.Context, *client.Attempt) (client.Answer, error) { panic("boom") }, true},
+		"panic, though it said that it never began": {client.PolicyHold, func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
+			attempt.Release()
 			panic("boom")
 		}, true},
 	} {
@@ -118,7 +118,7 @@ func TestWorkThatFailsIsLeftToItsLease(t *testing.T) {
 			_, err := s.Do(t.Context(), token, terms, mustNotRun(t))
 			wantError(t, err, client.ErrInProgress)
 			time.Sleep(10 * time.Second)
-			if row.policy == client.Hold {
+			if row.policy == client.PolicyHold {
 				_, err = s.Do(t.Context(), token, terms, mustNotRun(t))
 				wantError(t, err, client.ErrInDoubt)
 			} else {
@@ -142,7 +142,7 @@ func TestDoSurvivesLostRepliesToItsEnd(t *testing.T) {
 				s.proxy.disturb(only(verb, 2, lose))
 				result, err := s.Do(t.Context(), token, client.ClaimOptions{}, func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
 					if row.notBegun {
-						attempt.NotBegun()
+						attempt.Release()
 					}
 					return done, nil
 				})

@@ -19,8 +19,8 @@
 //
 // In addition to those of package idempotency for tokens and of package workerlease for worker ids:
 //
-//   - Under [Hold] at most one function starts for a token, among all callers: this package, the
-//     middleware or a client in another language.
+//   - Under [PolicyHold] at most one function starts for a token, among all callers: this package,
+//     the middleware or a client in another language.
 //   - Nothing is sent twice by itself, except where a repeat is harmless: a claim whose reply is
 //     lost is sent again with the same owner; in Do, an answer that may not have been recorded is
 //     sent again, and so is a release; AcquireLock, which while it waits asks anew after an outage;

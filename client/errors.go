@@ -29,8 +29,8 @@ var (
 	ErrUnsuitable = class.Refusal("the service's store is not suitable")
 	// ErrNewer does not end by itself: the operator has to install the version that Error.Detail
 	// names.
-	ErrNewer          = class.Refusal("a newer version than the service's has written to its store")
-	ErrInvalidRequest = class.Refusal("the request is not valid")
+	ErrNewer   = class.Refusal("a newer version than the service's has written to its store")
+	ErrInvalid = class.Refusal("the request is not valid")
 	// ErrUnauthorized means that the API key is missing or wrong.
 	ErrUnauthorized = class.Refusal("the service does not know who is asking")
 	ErrForbidden    = class.Refusal("the API key does not allow that")
@@ -87,16 +87,16 @@ func (e *WorkError) Error() string { return "the function that ran returned: " +
 
 // codes maps the service's problems to errors. Others are judged by their status.
 var codes = map[api.Code]error{
-	api.InvalidRequest:      ErrInvalidRequest,
-	api.InvalidName:         ErrInvalidRequest,
-	api.KeyMissing:          ErrInvalidRequest,
-	api.KeyMalformed:        ErrInvalidRequest,
+	api.InvalidRequest:      ErrInvalid,
+	api.InvalidName:         ErrInvalid,
+	api.KeyMissing:          ErrInvalid,
+	api.KeyMalformed:        ErrInvalid,
 	api.Unauthorized:        ErrUnauthorized,
 	api.Forbidden:           ErrForbidden,
 	api.TooManyRequests:     ErrUnavailable,
 	api.LimitReached:        ErrLimitReached,
 	api.PayloadTooLarge:     ErrTooLarge,
-	api.UnsupportedEncoding: ErrInvalidRequest,
+	api.UnsupportedEncoding: ErrInvalid,
 	api.InProgress:          ErrInProgress,
 	api.IdempotencyUnknown:  ErrInDoubt,
 	api.AttemptRunning:      ErrAttemptRunning,
@@ -126,7 +126,7 @@ var codes = map[api.Code]error{
 	api.StoreNewer:          ErrNewer,
 	api.UpstreamUnavailable: ErrUnavailable,
 	api.RouteUnknown:        ErrRefused,
-	api.PathNotPlain:        ErrInvalidRequest,
+	api.PathNotPlain:        ErrInvalid,
 	api.Overloaded:          ErrUnavailable,
 	api.OutcomeUnknown:      ErrUnknownOutcome,
 	api.InternalError:       ErrUnknownOutcome,

@@ -26,8 +26,8 @@ import (
 
 // told maps the problems of the token endpoints to errors.
 var told = map[api.Code]error{
-	"invalid-request":              client.ErrInvalidRequest,
-	"invalid-name":                 client.ErrInvalidRequest,
+	"invalid-request":              client.ErrInvalid,
+	"invalid-name":                 client.ErrInvalid,
 	"unauthorized":                 client.ErrRefused,
 	"forbidden":                    client.ErrRefused,
 	"not-found":                    client.ErrNotFound,
@@ -39,7 +39,7 @@ var told = map[api.Code]error{
 	"idempotency-token-unknown":    client.ErrUnknownToken,
 	"operation-unknown":            client.ErrUnknownOperation,
 	"payload-too-large":            client.ErrTooLarge,
-	"unsupported-encoding":         client.ErrInvalidRequest,
+	"unsupported-encoding":         client.ErrInvalid,
 	"too-many-requests":            client.ErrUnavailable,
 	"overloaded":                   client.ErrUnavailable,
 	"store-unavailable":            client.ErrUnavailable,
@@ -71,7 +71,7 @@ var toldOfCounters = map[api.Code]error{
 	"counter-behind":            client.ErrBehind,
 	"counter-permanent":         client.ErrPermanent,
 	"counter-back":              client.ErrPast,
-	"idempotency-key-malformed": client.ErrInvalidRequest,
+	"idempotency-key-malformed": client.ErrInvalid,
 }
 
 // allTold is what each problem is that the service can answer.
@@ -358,20 +358,20 @@ func TestWhatIsNoNameIsNotSent(t *testing.T) {
 			_, errs["SnowflakeIDs"] = c.SnowflakeIDs(ctx, name, 1)
 		}
 		for what, err := range errs {
-			wantError(t, err, client.ErrInvalidRequest, what, name)
+			wantError(t, err, client.ErrInvalid, what, name)
 		}
 	}
 	for _, lease := range []client.WorkerLease{{}, {Pool: "orders"}, {Pool: "orders", Token: "a b"}, {Pool: "orders", Token: "a-lease", WorkerID: -1}} {
 		_, err := c.RenewWorker(ctx, lease)
-		wantError(t, err, client.ErrInvalidRequest, "lease", lease)
-		wantError(t, c.ReleaseWorker(ctx, lease, time.Time{}), client.ErrInvalidRequest, "lease", lease)
+		wantError(t, err, client.ErrInvalid, "lease", lease)
+		wantError(t, c.ReleaseWorker(ctx, lease, time.Time{}), client.ErrInvalid, "lease", lease)
 	}
 	for _, request := range []client.CounterRequest{
 		{By: -1}, {RequestID: "a\nb"}, {RequestID: "ä"}, {RequestID: strings.Repeat("x", 256)}, {By: -1, Repeat: true},
 	} {
 		_, err := c.Add(ctx, "orders", request)
-		wantError(t, err, client.ErrInvalidRequest, "request", request)
+		wantError(t, err, client.ErrInvalid, "request", request)
 	}
 	_, err := c.IncrBy(ctx, "orders", 0)
-	wantError(t, err, client.ErrInvalidRequest)
+	wantError(t, err, client.ErrInvalid)
 }

@@ -65,7 +65,7 @@ func ExampleClient_StampWorker() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	inner := server.New(server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Trust}})
+	inner := server.New(server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.NewPoolsTrust}})
 	defer inner.Close(ctx)
 	service := httptest.NewServer(inner.Handler())
 	defer service.Close()

@@ -60,7 +60,7 @@ func (c *Client) exchange(ctx context.Context, call call) error {
 	var line contact
 	request, err := c.request(httptrace.WithClientTrace(ctx, line.trace()), call, failure.RequestID)
 	if err != nil {
-		return failure.because(ErrInvalidRequest, err, call)
+		return failure.because(ErrInvalid, err, call)
 	}
 	response, err := c.web.Do(request)
 	if err != nil {
@@ -142,7 +142,7 @@ func (call call) success() int {
 
 // invalid is the error of a call that was not sent.
 func (call call) invalid(rule string) error {
-	return &Error{Op: call.op, Detail: rule, class: ErrInvalidRequest}
+	return &Error{Op: call.op, Detail: rule, class: ErrInvalid}
 }
 
 // unreadable is the error of a call whose answer has the right status and not what belongs into it.

@@ -125,7 +125,7 @@ func TestALeaseTokenOfAnotherFormIsNotSent(t *testing.T) {
 	s := embedded(t)
 	for _, owner := range []string{"orders-service-eu", strings.Repeat("o", 23), "a token with 22 spaces", "twenty-two-letters!!\r\n"} {
 		_, err := s.Claim(t.Context(), "a-token", client.ClaimOptions{Fingerprint: "f", LeaseToken: owner})
-		wantError(t, err, client.ErrInvalidRequest, "lease token", owner)
+		wantError(t, err, client.ErrInvalid, "lease token", owner)
 		without(t, "the error's text", err.Error(), owner)
 	}
 	expect.Equal(t, "claims sent", s.proxy.count("claim"), 0)

@@ -8,13 +8,13 @@ import (
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 )
 
-// errLapsed ends a function under Takeover by this process's own clock.
+// errLapsed ends a function under PolicyTakeover by this process's own clock.
 var errLapsed = fmt.Errorf("%w, or may have: the lease can have ended", ErrSuperseded)
 
 // beat starts the heartbeat, and returns a function that ends it and waits until no extension is
 // under way. One that was sent already does no harm: it changes a claim only while that stands. The
 // heartbeat goes on when the function's context ends, until the function itself has: until then the
-// claim is in use. Under Takeover the function's context ends when the lease can have ended,
+// claim is in use. Under PolicyTakeover the function's context ends when the lease can have ended,
 // whether or not the service answers.
 func (run *run) beat(ctx context.Context, lose context.CancelCauseFunc) (stop func()) {
 	ctx, quit := context.WithCancel(context.WithoutCancel(ctx))
@@ -29,7 +29,7 @@ func (run *run) beat(ctx context.Context, lose context.CancelCauseFunc) (stop fu
 		},
 		End: lose,
 	}
-	if run.terms.Policy == Takeover {
+	if run.terms.Policy == PolicyTakeover {
 		claim.Late = errLapsed
 	}
 	heartbeat := keepalive.Beat(run.trusted, claim)

@@ -53,7 +53,7 @@ func sleeping(span time.Duration) func(context.Context, *client.Attempt) (client
 }
 
 func TestHeartbeatKeepsALongWorkersClaim(t *testing.T) {
-	for _, policy := range []client.Policy{client.Hold, client.Takeover} {
+	for _, policy := range []client.Policy{client.PolicyHold, client.PolicyTakeover} {
 		synctest.Test(t, func(t *testing.T) {
 			s := bubble(t)
 			token := issue(t, s.Client)
@@ -79,7 +79,7 @@ func TestHeartbeatKeepsALongWorkersClaim(t *testing.T) {
 func TestUnderTakeoverWorkEndsByItsOwnClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
-		token, terms := issue(t, s.Client), client.ClaimOptions{Policy: client.Takeover, Lease: 9 * time.Second}
+		token, terms := issue(t, s.Client), client.ClaimOptions{Policy: client.PolicyTakeover, Lease: 9 * time.Second}
 		causes, at, begun := make(chan error, 1), time.Time{}, time.Now()
 		first := s.attempt(t.Context(), token, terms, whenLost(causes, &at))
 		time.Sleep(7 * time.Second) // two heartbeats got through, the last after 6 s
@@ -115,7 +115,7 @@ func TestUnderTakeoverTrustCountsFromBeforeSending(t *testing.T) {
 				return verb(r) == "extend" && silent(w, r, service)
 			})
 			causes, at, begun := make(chan error, 1), time.Time{}, time.Now()
-			got := <-s.attempt(t.Context(), token, client.ClaimOptions{Policy: client.Takeover, Lease: 9 * time.Second}, whenLost(causes, &at))
+			got := <-s.attempt(t.Context(), token, client.ClaimOptions{Policy: client.PolicyTakeover, Lease: 9 * time.Second}, whenLost(causes, &at))
 			succeeds(t, "Do, late: "+name, got.err)
 			expect.Equal(t, "when the function's context ended, late: "+name, at.Sub(begun), row.ends)
 			expect.Equal(t, "whether a heartbeat was answered, late: "+name, answered, row.ends > 9*time.Second)
@@ -126,7 +126,7 @@ func TestUnderTakeoverTrustCountsFromBeforeSending(t *testing.T) {
 func TestAnAttemptThatIsTakenOverIsWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
-		token, terms := issue(t, s.Client), client.ClaimOptions{Policy: client.Takeover, Lease: 3 * time.Second}
+		token, terms := issue(t, s.Client), client.ClaimOptions{Policy: client.PolicyTakeover, Lease: 3 * time.Second}
 		s.proxy.disturb(only("extend", 0, hangUp))
 		causes, at := make(chan error, 1), time.Time{}
 		first := s.attempt(t.Context(), token, terms, func(ctx context.Context, attempt *client.Attempt) (client.Answer, error) {
@@ -155,7 +155,7 @@ func TestAnAttemptThatIsTakenOverIsWithdrawn(t *testing.T) {
 // The heartbeat's answer ends the work under either policy.
 func TestWorkEndsWhenTheServiceSaysThatTheClaimIsLost(t *testing.T) {
 	for code, want := range map[string]error{"idempotency-superseded": client.ErrSuperseded, "idempotency-token-unknown": client.ErrUnknownToken, "operation-unknown": client.ErrUnknownOperation} {
-		for _, policy := range []client.Policy{client.Hold, client.Takeover} {
+		for _, policy := range []client.Policy{client.PolicyHold, client.PolicyTakeover} {
 			synctest.Test(t, func(t *testing.T) {
 				s := bubble(t)
 				s.proxy.disturb(only("extend", 0, says(409, "application/problem+json", `{"code":"`+code+`"}`)))
@@ -196,7 +196,7 @@ func TestAHeartbeatThatHangsIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
 		s.proxy.disturb(only("extend", 1, silent))
-		result, err := s.Do(t.Context(), issue(t, s.Client), client.ClaimOptions{Policy: client.Takeover, Lease: 9 * time.Second}, sleeping(14*time.Second))
+		result, err := s.Do(t.Context(), issue(t, s.Client), client.ClaimOptions{Policy: client.PolicyTakeover, Lease: 9 * time.Second}, sleeping(14*time.Second))
 		isDone(t, "Do with one heartbeat that hangs", result, err, false)
 	})
 }
@@ -246,7 +246,7 @@ func TestDoReturnsWhenNoHeartbeatIsUnderWay(t *testing.T) {
 func TestHeartbeatOutlivesTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
-		token, terms := issue(t, s.Client), client.ClaimOptions{Policy: client.Takeover, Lease: 9 * time.Second}
+		token, terms := issue(t, s.Client), client.ClaimOptions{Policy: client.PolicyTakeover, Lease: 9 * time.Second}
 		ctx, cancel := context.WithCancel(t.Context())
 		first := s.attempt(ctx, token, terms, func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
 			<-ctx.Done()

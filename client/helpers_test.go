@@ -50,7 +50,7 @@ type service struct {
 // serve starts a service on a store, and a client of it; both end with the test.
 func serve(t testing.TB, store *redisstore.Store) *service {
 	t.Helper()
-	return serveWith(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Trust}})
+	return serveWith(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.NewPoolsTrust}})
 }
 
 func serveWith(t testing.TB, config server.Config) *service {

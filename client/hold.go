@@ -29,7 +29,7 @@ func (c *Client) HoldWorker(ctx context.Context, pool string, request WorkerRequ
 
 // StartWorker begins to hold and returns at once: the first grant is asked for until it is there,
 // until Release, or until the context ends. Only an answer that asking again cannot change ends
-// it: ErrOtherPool and ErrInvalidRequest.
+// it: ErrOtherPool and ErrInvalid.
 func (c *Client) StartWorker(ctx context.Context, pool string, request WorkerRequest, options HoldOptions) *Holder {
 	leaser := workers{c, pool, request}
 	return holder.Start(ctx, leaser, options.Logged(c.log, pool, leaser))
@@ -78,7 +78,7 @@ func (workers) Judge(err error) holder.Verdict {
 	ended := errors.Is(err, ErrLayoutUsedUp)
 	verdict := holder.Verdict{
 		Lost:  ended || errors.Is(err, ErrLost),
-		Final: ended || errors.Is(err, ErrOtherPool) || errors.Is(err, ErrInvalidRequest),
+		Final: ended || errors.Is(err, ErrOtherPool) || errors.Is(err, ErrInvalid),
 	}
 	if said, ok := errors.AsType[*Error](err); ok {
 		verdict.Wait = said.Wait

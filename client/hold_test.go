@@ -83,7 +83,7 @@ func TestAHeldWorkerIDStaysHeld(t *testing.T) {
 		}
 		n := s.proxy.count("renew")
 		between(t, "renewals in 20 minutes, one each 10 s", n, 110, 130)
-		expect.Equal(t, "renewals that the holder reported", d.count(holder.Renewed), n)
+		expect.Equal(t, "renewals that the holder reported", d.count(holder.KindRenewed), n)
 		expect.Equal(t, "leases asked for", s.proxy.count("acquire"), 1)
 		used := time.Now().Add(3 * time.Second).Truncate(time.Millisecond)
 		succeeds(t, "Release", h.Release(t.Context(), used))
@@ -136,7 +136,7 @@ func TestAHolderStopsInTimeWhateverTheServiceDoes(t *testing.T) {
 				if !is {
 					want = 4
 				}
-				if n := d.count(holder.RenewalFailed); n < want {
+				if n := d.count(holder.KindRenewalFailed); n < want {
 					t.Errorf("the holder reported %d renewals that failed, want %d at least", n, want)
 				}
 			})
@@ -213,13 +213,13 @@ func TestWhatCannotBeLeasedIsAskedForOnce(t *testing.T) {
 		}{
 			"another layout":     {"orders", client.WorkerRequest{Layout: "41/5/7"}, client.ErrOtherPool, 2},
 			"another ttl":        {"orders", client.WorkerRequest{TTL: time.Second}, client.ErrOtherPool, 2},
-			"a ttl out of range": {"orders", client.WorkerRequest{TTL: 25 * time.Hour}, client.ErrInvalidRequest, 2},
-			"a negative ttl":     {"orders", client.WorkerRequest{TTL: -time.Second}, client.ErrInvalidRequest, 2},
-			"no layout":          {"new", client.WorkerRequest{Layout: "nonsense"}, client.ErrInvalidRequest, 2},
-			"a wrong datacenter": {"new", client.WorkerRequest{Datacenter: new(1)}, client.ErrInvalidRequest, 2},
-			"a wrong identity":   {"new", client.WorkerRequest{Identity: "a b"}, client.ErrInvalidRequest, 2},
-			"an epoch to come":   {"new", client.WorkerRequest{Epoch: time.Now().Add(time.Hour)}, client.ErrInvalidRequest, 2},
-			"no pool":            {"a/b", client.WorkerRequest{}, client.ErrInvalidRequest, 0},
+			"a ttl out of range": {"orders", client.WorkerRequest{TTL: 25 * time.Hour}, client.ErrInvalid, 2},
+			"a negative ttl":     {"orders", client.WorkerRequest{TTL: -time.Second}, client.ErrInvalid, 2},
+			"no layout":          {"new", client.WorkerRequest{Layout: "nonsense"}, client.ErrInvalid, 2},
+			"a wrong datacenter": {"new", client.WorkerRequest{Datacenter: new(1)}, client.ErrInvalid, 2},
+			"a wrong identity":   {"new", client.WorkerRequest{Identity: "a b"}, client.ErrInvalid, 2},
+			"an epoch to come":   {"new", client.WorkerRequest{Epoch: time.Now().Add(time.Hour)}, client.ErrInvalid, 2},
+			"no pool":            {"a/b", client.WorkerRequest{}, client.ErrInvalid, 0},
 		} {
 			before := s.proxy.count("acquire")
 			_, err := s.HoldWorker(t.Context(), row.pool, row.request, client.HoldOptions{Patience: time.Hour})

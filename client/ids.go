@@ -26,7 +26,7 @@ func (c *Client) SegmentIDs(ctx context.Context, tag string, n int) ([]int64, er
 }
 
 // SetSegment has a tag go on at the id next, 1 or more: the way out of ErrBehind. It goes forward
-// only: ErrInvalidRequest for an id below what Redis knows of, and for tags of an SQL database.
+// only: ErrInvalid for an id below what Redis knows of, and for tags of an SQL database.
 // Ranges that services have fetched ahead stay in use.
 func (c *Client) SetSegment(ctx context.Context, tag string, next int64) error {
 	asked := api.Segment{Tag: tag, Next: strconv.FormatInt(next, 10)}

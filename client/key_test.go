@@ -56,7 +56,7 @@ func TestKeyThatAnAnswerRepeatsStandsInNoError(t *testing.T) {
 		return says(400, "application/problem+json", `{"code":"invalid-request","detail":"not for `+r.Header.Get("Authorization")+`"}`)(w, r, nil)
 	}, func(config *client.Config) { config.APIKey = key.Text() })
 	_, err := c.Incr(t.Context(), "k")
-	told := wantError(t, err, client.ErrInvalidRequest)
+	told := wantError(t, err, client.ErrInvalid)
 	without(t, "the error's text", err.Error(), key.Text())
 	without(t, "the error's detail and request id", told.Detail+" "+told.RequestID, key.Text())
 }

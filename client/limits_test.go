@@ -35,7 +35,7 @@ func TestLimitsOfTheClient(t *testing.T) {
 	must(t, "TakeLimit", err)
 	for _, rate := range []client.LimitRate{{}, {N: 1}, {Per: time.Second}, {N: -1, Per: time.Second}, {N: 1, Per: 400 * 24 * time.Hour}, {N: 1, Per: time.Second, Burst: -1}} {
 		_, err := s.TakeLimit(t.Context(), "sms", rate, 1)
-		wantError(t, err, client.ErrInvalidRequest, "rate", rate)
+		wantError(t, err, client.ErrInvalid, "rate", rate)
 	}
 }
 

@@ -63,7 +63,7 @@ type Lock struct {
 //
 // The errors: ErrHeld after LockRequest.Wait (RetryAfter is when the holder's lease can end),
 // ErrOtherPool if the lock has another number of permits now, ErrQuarantined while the service does
-// not know which leases are open, ErrInvalidRequest; ErrUnavailable (nothing was done);
+// not know which leases are open, ErrInvalid; ErrUnavailable (nothing was done);
 // ErrUnknownOutcome (the lock may be taken, without a holder, until the service has given it back
 // or its TTL has passed).
 func (c *Client) AcquireLock(ctx context.Context, name string, request LockRequest) (*Lock, error) {
@@ -179,7 +179,7 @@ func (k *Lock) Release(ctx context.Context) error {
 // ReleaseAfter gives the lock back in a while: no other holder has it before, and it is not renewed
 // any more. So work that is over in a moment keeps others out for longer, whose clocks are behind.
 // The time counts from the call, by Redis's clock, within the bounds of LockRequest.TTL: a shorter
-// one is 100 ms, a longer one ErrInvalidRequest. Other errors are as those of Release. It and
+// one is 100 ms, a longer one ErrInvalid. Other errors are as those of Release. It and
 // Release exclude each other: the second call does nothing and returns what the first did.
 func (k *Lock) ReleaseAfter(ctx context.Context, span time.Duration) error {
 	k.release.Do(func() {

@@ -26,8 +26,8 @@ var toldOfLocks = map[api.Code]error{
 	"lease-lost":        client.ErrLost,
 	"permits-mismatch":  client.ErrOtherPool,
 	"pool-quarantined":  client.ErrQuarantined,
-	"invalid-request":   client.ErrInvalidRequest,
-	"invalid-name":      client.ErrInvalidRequest,
+	"invalid-request":   client.ErrInvalid,
+	"invalid-name":      client.ErrInvalid,
 	"not-found":         client.ErrNotFound,
 	"store-unavailable": client.ErrUnavailable,
 	"outcome-unknown":   client.ErrUnknownOutcome,
@@ -180,7 +180,7 @@ func (s *service) lockKept(t *testing.T) {
 	later(t, next.Fence(), short.Fence())
 	succeeds(t, "Release of the next waiter", next.Release(t.Context()))
 	long := holdLock(t, s, "kept-too-long", client.LockRequest{})
-	wantError(t, long.ReleaseAfter(t.Context(), 25*time.Hour), client.ErrInvalidRequest)
+	wantError(t, long.ReleaseAfter(t.Context(), 25*time.Hour), client.ErrInvalid)
 }
 
 // Its holder learns of it with the next renewal.
@@ -370,7 +370,7 @@ func TestLockRequestsThatCannotBeMeantAreRefused(t *testing.T) {
 		{Permits: 2, Mode: "shared"}, {Permits: 2, Take: 3}, {Owner: "a b"},
 	} {
 		_, err := s.AcquireLock(t.Context(), "deploy", request)
-		wantError(t, err, client.ErrInvalidRequest, "request", request)
+		wantError(t, err, client.ErrInvalid, "request", request)
 	}
 }
 

@@ -26,7 +26,7 @@ func (c *Client) Operation(ctx context.Context, name string) (api.Operation, err
 // Settlement ends the doubt about an operation.
 type Settlement struct {
 	Decision api.Decision
-	Answer   Answer // to record with api.Happened; NotKept is ignored
+	Answer   Answer // to record with api.DecisionHappened; NotKept is ignored
 	Reason   string // up to 500 characters, kept in the service's events and log
 	Lease    string // of a [Resolving]; "" = an operator has decided
 }
@@ -37,7 +37,7 @@ type Settlement struct {
 // is harmless. Without a lease it needs the role admin.
 func (c *Client) Settle(ctx context.Context, name string, s Settlement) error {
 	request := api.Settlement{Outcome: s.Decision, Reason: s.Reason}
-	if s.Decision == api.Happened {
+	if s.Decision == api.DecisionHappened {
 		request.Status, request.Headers, request.Body = cmp.Or(s.Answer.Status, http.StatusOK), s.Answer.Header, s.Answer.Body
 	}
 	settle := call{

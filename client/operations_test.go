@@ -16,7 +16,7 @@ import (
 // claim gets it.
 func (s *service) doubtful(t testing.TB) (name, token string, grant client.Grant) {
 	t.Helper()
-	token, grant = s.lapsed(t, client.Hold)
+	token, grant = s.lapsed(t, client.PolicyHold)
 	_, err := s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f"})
 	failure := wantError(t, err, client.ErrInDoubt)
 	expect.Equal(t, "since when the operation is in doubt, as the error has it", failure.Since, grant.Until)
@@ -65,24 +65,24 @@ func (s *service) doubtShown(t *testing.T) {
 
 func (s *service) settledAsHappened(t *testing.T) {
 	name, token, grant := s.doubtful(t)
-	s.decided(t, name, client.Settlement{Decision: api.Happened, Answer: paid, Reason: "the ledger has it"}, api.StateCompleted)
+	s.decided(t, name, client.Settlement{Decision: api.DecisionHappened, Answer: paid, Reason: "the ledger has it"}, api.StateCompleted)
 	outcome, err := s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f"})
 	succeeds(t, "Claim of what was settled as completed", err)
 	expect.Equal(t, "Claim of what was settled as completed", outcome, client.Outcome{
 		Answer: client.Answer{Status: 201, Header: map[string]string{"Location": "/bills/1"}, Body: paid.Body},
 	})
-	wantError(t, s.Settle(t.Context(), name, client.Settlement{Decision: api.Refused}), client.ErrNotInDoubt)
+	wantError(t, s.Settle(t.Context(), name, client.Settlement{Decision: api.DecisionRefused}), client.ErrNotInDoubt)
 	wantError(t, s.Complete(t.Context(), token, grant.Lease, client.Answer{Status: 500}), client.ErrSuperseded)
 }
 
 func (s *service) settledAsNotBegun(t *testing.T) {
 	name, token, first := s.doubtful(t)
-	s.decided(t, name, client.Settlement{Decision: api.NotBegun}, api.StateIssued)
+	s.decided(t, name, client.Settlement{Decision: api.DecisionNotBegun}, api.StateIssued)
 	wantError(t, s.Complete(t.Context(), token, first.Lease, paid), client.ErrSuperseded)
 	second := claim(t, s.Client, token, client.ClaimOptions{Fingerprint: "another", Lease: time.Hour})
 	later(t, second.Fence, first.Fence)
 	expect.Equal(t, "the attempt after the settlement", second.Attempt, 2)
-	for _, decision := range []api.Decision{api.Happened, api.NotBegun, api.Refused} {
+	for _, decision := range []api.Decision{api.DecisionHappened, api.DecisionNotBegun, api.DecisionRefused} {
 		failure := wantError(t, s.Settle(t.Context(), name, client.Settlement{Decision: decision}), client.ErrAttemptRunning, "decision", decision)
 		between(t, "the wait of the error while an attempt may run", failure.Wait, time.Second, time.Hour)
 		expect.Equal(t, "whether asking again may help", failure.Retryable, true)
@@ -92,11 +92,11 @@ func (s *service) settledAsNotBegun(t *testing.T) {
 
 func (s *service) settledAsRefused(t *testing.T) {
 	name, token, _ := s.doubtful(t)
-	s.decided(t, name, client.Settlement{Decision: api.Refused}, api.StateRefused)
+	s.decided(t, name, client.Settlement{Decision: api.DecisionRefused}, api.StateRefused)
 	_, err := s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f"})
 	failure := wantError(t, err, client.ErrInDoubt)
 	expect.Contains(t, "detail of the error of what was closed", failure.Detail, "closed it")
-	s.decided(t, name, client.Settlement{Decision: api.NotBegun}, api.StateIssued)
+	s.decided(t, name, client.Settlement{Decision: api.DecisionNotBegun}, api.StateIssued)
 	claim(t, s.Client, token, client.ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 }
 
@@ -127,7 +127,7 @@ func TestOperationsInDoubtAreListedPageByPageTheOldestFirst(t *testing.T) {
 func TestSettlementWhoseReplyIsLostCanBeAskedForAgain(t *testing.T) {
 	s := embedded(t)
 	name, token, _ := s.doubtful(t)
-	settlement := client.Settlement{Decision: api.Happened, Answer: paid}
+	settlement := client.Settlement{Decision: api.DecisionHappened, Answer: paid}
 	s.proxy.disturb(only("settle", 1, loseReply))
 	wantError(t, s.Settle(t.Context(), name, settlement), client.ErrUnknownOutcome)
 	s.decided(t, name, settlement, api.StateCompleted)
@@ -140,23 +140,23 @@ func TestInvalidOperationsAndSettlementsAreRefused(t *testing.T) {
 	settle := func(name string, settlement client.Settlement) error { return s.Settle(t.Context(), name, settlement) }
 	for _, wrong := range []string{"", "short", name + "x", "../token", name[:31] + "/"} {
 		_, err := s.Operation(t.Context(), wrong)
-		wantError(t, err, client.ErrInvalidRequest, "name", wrong)
-		wantError(t, settle(wrong, client.Settlement{Decision: api.Refused}), client.ErrInvalidRequest, "name", wrong)
+		wantError(t, err, client.ErrInvalid, "name", wrong)
+		wantError(t, settle(wrong, client.Settlement{Decision: api.DecisionRefused}), client.ErrInvalid, "name", wrong)
 	}
 	expect.Equal(t, "requests for names that are none", s.proxy.count("settle"), 0)
 	unknown := strings.Repeat("A", 32)
 	_, err := s.Operation(t.Context(), unknown)
 	wantError(t, err, client.ErrUnknownOperation)
-	wantError(t, settle(unknown, client.Settlement{Decision: api.Refused}), client.ErrUnknownOperation)
+	wantError(t, settle(unknown, client.Settlement{Decision: api.DecisionRefused}), client.ErrUnknownOperation)
 	for _, settlement := range []client.Settlement{
 		{}, {Decision: "maybe"},
-		{Decision: api.Happened, Answer: client.Answer{Status: 99}},
-		{Decision: api.Refused, Reason: strings.Repeat("r", 501)},
+		{Decision: api.DecisionHappened, Answer: client.Answer{Status: 99}},
+		{Decision: api.DecisionRefused, Reason: strings.Repeat("r", 501)},
 	} {
-		wantError(t, settle(name, settlement), client.ErrInvalidRequest, "settlement", settlement)
+		wantError(t, settle(name, settlement), client.ErrInvalid, "settlement", settlement)
 	}
 	for operation, err := range s.InDoubt(t.Context(), strings.Repeat("p", 201)) {
-		wantError(t, err, client.ErrInvalidRequest, "listed", operation)
+		wantError(t, err, client.ErrInvalid, "listed", operation)
 	}
 	expect.Equal(t, "operations in doubt after all that", len(s.listed(t, name)), 1)
 	answers := answering(t, 200, `{"operation":"`+unknown+`","state":"in-doubt"}`)

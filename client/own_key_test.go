@@ -63,7 +63,7 @@ func TestClaimKeyTellsTheOperation(t *testing.T) {
 	expect.Error(t, "ClaimKey for another request", err, client.ErrMismatch)
 	for _, key := range []string{"", "a\x00", "\xff", strings.Repeat("k", 1025)} {
 		_, err := s.ClaimKey(t.Context(), client.OwnKey{Key: key}, terms)
-		expect.Error(t, "ClaimKey with what is no key", err, client.ErrInvalidRequest)
+		expect.Error(t, "ClaimKey with what is no key", err, client.ErrInvalid)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestFingerprintThatIsNoTextIsRefused(t *testing.T) {
 		_, byToken := s.Claim(t.Context(), issue(t, s.Client), terms)
 		_, done := s.DoKey(t.Context(), client.OwnKey{Key: "k"}, terms, mustNotRun(t))
 		for what, err := range map[string]error{"ClaimKey": byKey, "Claim": byToken, "DoKey": done} {
-			expect.Error(t, what+" with raw bytes for a fingerprint", err, client.ErrInvalidRequest)
+			expect.Error(t, what+" with raw bytes for a fingerprint", err, client.ErrInvalid)
 			expect.Contains(t, "the error of "+what, err.Error(), "fingerprint", "256 bytes of UTF-8")
 		}
 	}
@@ -95,9 +95,9 @@ func TestDoKeyAsksItsResolver(t *testing.T) {
 			expect.Equal(t, "the fence to close", closed, fence)
 			expect.Equal(t, "the operation's name has 32 characters", len(operation), 32)
 			if happened {
-				return client.Resolution{Decision: api.Happened, Answer: done}, nil
+				return client.Resolution{Decision: api.DecisionHappened, Answer: done}, nil
 			}
-			return client.Resolution{Decision: api.NotBegun}, nil
+			return client.Resolution{Decision: api.DecisionNotBegun}, nil
 		}
 		options := client.ClaimOptions{Lease: 100 * time.Millisecond, Resolve: resolve}
 		work := func(ctx context.Context, attempt *client.Attempt) (client.Answer, error) {

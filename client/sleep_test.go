@@ -15,7 +15,7 @@ import (
 func TestSuspendBeforeTheAnswerToAClaim(t *testing.T) {
 	asked := expect.Asleep(time.Now(), 20*time.Second)
 	for lease, want := range map[time.Duration]error{10 * time.Second: ErrSuperseded, 30 * time.Second: nil} {
-		granted := &run{trusted: asked, terms: ClaimOptions{Policy: Takeover, Lease: lease}}
+		granted := &run{trusted: asked, terms: ClaimOptions{Policy: PolicyTakeover, Lease: lease}}
 		expect.Error(t, "why a function may not begin 20s into a lease of "+lease.String(), granted.tooLate(t.Context()), want)
 	}
 }

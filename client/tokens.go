@@ -16,10 +16,11 @@ import (
 // Policy is the outcome of a token whose attempt fell silent.
 type Policy string
 
-// The policies. A claim that was made under Hold stays under Hold, whatever a later one asks for.
+// The policies. A claim that was made under Hold stays under PolicyHold, whatever a later one asks
+// for.
 const (
-	Hold     Policy = "hold"     // it stays in doubt: nothing runs again. The default
-	Takeover Policy = "takeover" // the next claim may be granted, with a larger fence
+	PolicyHold     Policy = "hold"     // it stays in doubt: nothing runs again. The default
+	PolicyTakeover Policy = "takeover" // the next claim may be granted, with a larger fence
 )
 
 // ClaimOptions are the options of a claim. The zero value of all but Fingerprint is the default.
@@ -27,7 +28,7 @@ type ClaimOptions struct {
 	// of the request, 1 to 256 bytes of UTF-8, such as Fingerprint makes one: a claim with another
 	// one is refused
 	Fingerprint string
-	Policy      Policy        // "" = Hold
+	Policy      Policy        // "" = PolicyHold
 	Lease       time.Duration // how long the attempt may be silent, 100 ms to a day; 0 = 30 s
 	// of Claim alone: the secret to be Grant.Lease, as [NewLeaseToken] makes it; "" = a new one
 	LeaseToken string
@@ -37,7 +38,7 @@ type ClaimOptions struct {
 }
 
 func (t ClaimOptions) withDefaults() ClaimOptions {
-	t.Policy = cmp.Or(t.Policy, Hold)
+	t.Policy = cmp.Or(t.Policy, PolicyHold)
 	t.Lease = cmp.Or(t.Lease, 30*time.Second)
 	return t
 }

@@ -117,9 +117,9 @@ func (s *service) lapsed(t testing.TB, policy client.Policy) (token string, gran
 }
 
 func (s *service) doubt(t *testing.T) {
-	token, grant := s.lapsed(t, client.Hold)
+	token, grant := s.lapsed(t, client.PolicyHold)
 	// the policy of the claim that was made counts
-	for _, policy := range []client.Policy{client.Hold, client.Takeover} {
+	for _, policy := range []client.Policy{client.PolicyHold, client.PolicyTakeover} {
 		_, err := s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f", Policy: policy})
 		failure := wantError(t, err, client.ErrInDoubt, "policy", policy)
 		expect.Equal(t, "the wait of the error for a token in doubt", failure.Wait, 0)
@@ -132,10 +132,10 @@ func (s *service) doubt(t *testing.T) {
 }
 
 func (s *service) takeover(t *testing.T) {
-	token, first := s.lapsed(t, client.Takeover)
+	token, first := s.lapsed(t, client.PolicyTakeover)
 	_, err := s.Claim(t.Context(), token, client.ClaimOptions{Fingerprint: "f"})
 	wantError(t, err, client.ErrInDoubt)
-	second := claim(t, s.Client, token, client.ClaimOptions{Fingerprint: "f", Policy: client.Takeover})
+	second := claim(t, s.Client, token, client.ClaimOptions{Fingerprint: "f", Policy: client.PolicyTakeover})
 	later(t, second.Fence, first.Fence)
 	expect.Equal(t, "the attempt that takes over", second.Attempt, 2)
 	wantError(t, s.Complete(t.Context(), token, first.Lease, paid), client.ErrSuperseded)
@@ -210,7 +210,7 @@ func TestInvalidRequestsAreRefused(t *testing.T) {
 		"Do, no token": func() error { _, err := s.Do(t.Context(), "", client.ClaimOptions{}, nil); return err },
 	} {
 		before := s.proxy.count("claim")
-		t.Run(name, func(t *testing.T) { wantError(t, ask(), client.ErrInvalidRequest) })
+		t.Run(name, func(t *testing.T) { wantError(t, ask(), client.ErrInvalid) })
 		if strings.HasPrefix(name, "Do") {
 			expect.Equal(t, "claims sent for "+name, s.proxy.count("claim")-before, 0)
 		}

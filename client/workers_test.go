@@ -122,7 +122,7 @@ func (s *service) createdPool(t *testing.T) {
 	_, err = s.Ring(t.Context(), "unheard-of", 0, 10)
 	wantError(t, err, client.ErrNotFound)
 	_, err = s.Ring(t.Context(), "created", 0, 0)
-	wantError(t, err, client.ErrInvalidRequest)
+	wantError(t, err, client.ErrInvalid)
 }
 
 func (s *service) workersExhausted(t *testing.T) {

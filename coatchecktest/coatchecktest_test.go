@@ -103,7 +103,7 @@ func TestAWorkerIDSurvivesAnHourAndEndsWithItsRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		coatchecktest.Present()
 		redis := coatchecktest.Start(t)
-		pools := workerlease.New(redis.Store(), workerlease.Config{NewPools: workerlease.Trust})
+		pools := workerlease.New(redis.Store(), workerlease.Config{NewPools: workerlease.NewPoolsTrust})
 		ids, err := pools.Stamp(t.Context(), "orders", workerlease.Request{}, workerlease.HoldOptions{}, snowflake.Config{})
 		if err != nil {
 			t.Fatal(err)

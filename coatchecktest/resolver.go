@@ -59,13 +59,13 @@ func (r *resolverCheck) attempt(operation string, fence int64, begun func()) boo
 
 func (r *resolverCheck) ask(operation string, fence int64) idempotency.Resolution {
 	r.Helper()
-	said, err := r.Resolve(r.ctx, idempotency.Operation{Name: operation, Fence: fence, State: idempotency.InDoubt})
+	said, err := r.Resolve(r.ctx, idempotency.Operation{Name: operation, Fence: fence, State: idempotency.StateInDoubt})
 	switch {
 	case err != nil:
 		r.Errorf("resolver: %s: error %v", operation, err)
-	case said.Decision != idempotency.Happened && said.Decision != idempotency.NotBegun:
-		r.Errorf("resolver: %s: it says %q, neither %q nor %q", operation, said.Decision, idempotency.Happened, idempotency.NotBegun)
-	case said.Decision == idempotency.Happened && (said.Answer.Status < 200 || said.Answer.Status > 599):
+	case said.Decision != idempotency.DecisionHappened && said.Decision != idempotency.DecisionNotBegun:
+		r.Errorf("resolver: %s: it says %q, neither %q nor %q", operation, said.Decision, idempotency.DecisionHappened, idempotency.DecisionNotBegun)
+	case said.Decision == idempotency.DecisionHappened && (said.Answer.Status < 200 || said.Answer.Status > 599):
 		r.Errorf("resolver: %s: the answer that it says has the status %d", operation, said.Answer.Status)
 	}
 	return said
@@ -88,8 +88,8 @@ func (r *resolverCheck) has(when, operation string, want int) {
 // asksBefore: a closed operation stays closed for its attempt and older attempts. A newer one runs.
 func (r *resolverCheck) asksBefore() {
 	operation := r.operation("before")
-	r.says("before the effect", operation, 5, idempotency.NotBegun)
-	r.says("about an older attempt", operation, 3, idempotency.NotBegun)
+	r.says("before the effect", operation, 5, idempotency.DecisionNotBegun)
+	r.says("about an older attempt", operation, 3, idempotency.DecisionNotBegun)
 	for _, fence := range []int64{4, 5} {
 		if r.attempt(operation, fence, func() {}) {
 			r.Errorf("resolver: the attempt with fence %d had its effect after the resolver had closed the operation up to fence 5", fence)
@@ -100,7 +100,7 @@ func (r *resolverCheck) asksBefore() {
 		r.Errorf("resolver: the attempt with fence 6 had no effect, though only fences up to 5 are closed: a freed key could never run")
 	}
 	r.has("after an attempt with a larger fence", operation, 1)
-	r.says("after that effect", operation, 6, idempotency.Happened)
+	r.says("after that effect", operation, 6, idempotency.DecisionHappened)
 }
 
 // asksAfter: it says the same each time.
@@ -110,7 +110,7 @@ func (r *resolverCheck) asksAfter() {
 		r.Errorf("resolver: the first attempt had no effect")
 	}
 	first := r.ask(operation, 5)
-	if first.Decision != idempotency.Happened {
+	if first.Decision != idempotency.DecisionHappened {
 		r.Errorf("resolver: asked after the effect: it says %q", first.Decision)
 	}
 	if again := r.ask(operation, 5); fmt.Sprint(again) != fmt.Sprint(first) {
@@ -146,7 +146,7 @@ func (r *resolverCheck) wakesAfter() {
 func (r *resolverCheck) agrees(when, operation string, said idempotency.Resolution, had bool) {
 	r.Helper()
 	want := 0
-	if said.Decision == idempotency.Happened {
+	if said.Decision == idempotency.DecisionHappened {
 		want = 1
 	}
 	r.has(fmt.Sprintf("%s, of which the resolver says %q", when, said.Decision), operation, want)

@@ -56,9 +56,9 @@ func (d *table) count(_ context.Context, operation string) (int, error) {
 func (d *table) look(_ context.Context, o idempotency.Operation) (said idempotency.Resolution, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	said.Decision = idempotency.NotBegun
+	said.Decision = idempotency.DecisionNotBegun
 	if d.effects[o.Name] > 0 {
-		said = idempotency.Resolution{Decision: idempotency.Happened, Answer: idempotency.Answer{Status: 201}}
+		said = idempotency.Resolution{Decision: idempotency.DecisionHappened, Answer: idempotency.Answer{Status: 201}}
 	}
 	return said, nil
 }

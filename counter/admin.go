@@ -34,7 +34,7 @@ func (c *Counters) Get(ctx context.Context, key string) (int64, error) {
 		}
 		return parse(text)
 	case "unknown":
-		return 0, ErrUnknown
+		return 0, ErrNotFound
 	case "not-an-integer":
 		return 0, ErrNotAnInteger
 	}
@@ -131,7 +131,7 @@ func (c *Counters) set(ctx context.Context, key, value string, options SetOption
 	case err != nil:
 		return err
 	case reply.Word() == "unknown":
-		return ErrUnknown
+		return ErrNotFound
 	case reply.Word() == "condition":
 		return ErrCondition
 	case reply.Word() == "not-an-integer":
@@ -162,11 +162,11 @@ type Listed struct {
 // counters than n, or none, although there is a next one.
 func (c *Counters) List(ctx context.Context, prefix, after string, n int) (page []Listed, next string, err error) {
 	if n < 1 || n > maxListed {
-		return nil, "", fmt.Errorf("%w: n %d: 1 to %d", ErrRequest, n, maxListed)
+		return nil, "", fmt.Errorf("%w: n %d: 1 to %d", ErrInvalid, n, maxListed)
 	}
 	if prefix != "" && !names.Valid(prefix) || after != "" && !names.Valid(after) {
 		return nil, "", fmt.Errorf("%w: prefix and the key after which to begin: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -",
-			ErrRequest)
+			ErrInvalid)
 	}
 	next = after
 	for left, chunk := maxListed, n; left > 0; chunk *= 2 { // more at once where many have expired
@@ -206,12 +206,12 @@ func (c *Counters) values(ctx context.Context, keys []string) ([]Listed, error) 
 		value, err := c.Get(ctx, keys[i])
 		all[i] = Listed{keys[i], value, err}
 		switch {
-		case errors.Is(err, ErrUnknown): // the next addition puts it back
+		case errors.Is(err, ErrNotFound): // the next addition puts it back
 			_, _ = c.store.Run(ctx, scripts.NameRemove, []string{c.names()}, keys[i])
 		case !errors.Is(err, ErrNotAnInteger):
 			return err
 		}
 		return nil
 	})
-	return slices.DeleteFunc(all, func(one Listed) bool { return errors.Is(one.Err, ErrUnknown) }), err
+	return slices.DeleteFunc(all, func(one Listed) bool { return errors.Is(one.Err, ErrNotFound) }), err
 }

@@ -87,7 +87,7 @@ func (c counters) setOnCondition(t *testing.T) {
 	for _, condition := range []counter.Condition{{Exists: true}, is(), is(0), {Exists: true, Absent: true}} {
 		wantRefused(t, try(condition), counter.ErrCondition)
 	}
-	wantRefused(t, c.ResetIf(t.Context(), "if", is(5)), counter.ErrUnknown)
+	wantRefused(t, c.ResetIf(t.Context(), "if", is(5)), counter.ErrNotFound)
 	expect.NoError(t, "Set of a counter that is not there", try(counter.Condition{Absent: true, NotIn: []int64{5}}))
 	for _, condition := range []counter.Condition{{Absent: true}, is(), is(4, 6, -5, 55), {NotIn: []int64{4, 5}}, {In: []int64{5}, NotIn: []int64{5}}} {
 		wantRefused(t, try(condition), counter.ErrCondition)
@@ -112,15 +112,15 @@ func (c counters) setAfterDeletion(t *testing.T, other counters) {
 }
 
 func (c counters) reset(t *testing.T, other counters) {
-	wantRefused(t, c.Reset(t.Context(), "removed"), counter.ErrUnknown)
+	wantRefused(t, c.Reset(t.Context(), "removed"), counter.ErrNotFound)
 	c.put(t, "removed", "SET", "no integer")
 	expect.Error(t, "Reset removed", c.Reset(t.Context(), "removed"), nil)
 	c.countTo(t, "removed", 100)
 	other.gets(t, "removed", 101)
 	expect.NoError(t, "Reset removed", c.Reset(t.Context(), "removed"))
 	_, err := c.Get(t.Context(), "removed")
-	expect.Error(t, "Get of a removed counter", err, counter.ErrUnknown)
-	wantRefused(t, c.Reset(t.Context(), "removed"), counter.ErrUnknown)
+	expect.Error(t, "Get of a removed counter", err, counter.ErrNotFound)
+	wantRefused(t, c.Reset(t.Context(), "removed"), counter.ErrNotFound)
 	expect.Equal(t, "names that are listed", len(c.listed(t, "removed")), 0)
 	c.gets(t, "removed", 1)
 	if keys := c.listed(t, "removed"); !slices.Equal(keys, []string{"removed"}) {
@@ -135,7 +135,7 @@ func (c counters) limit(t *testing.T) {
 	for i := range int64(3) {
 		got, err := c.Add(t.Context(), "limited", counter.Request{Limit: 3})
 		expect.Error(t, "Add below the limit", err, nil)
-		expect.Equal(t, "Add below the limit", got.Value, i+1)
+		expect.Equal(t, "Add below the limit", got.Last, i+1)
 	}
 	for _, id := range []string{"", "id"} {
 		_, err := c.Add(t.Context(), "limited", counter.Request{Limit: 3, RequestID: id})
@@ -143,11 +143,11 @@ func (c counters) limit(t *testing.T) {
 	}
 	c.want(t, "limited", 3)
 	// a refusal is not recorded
-	expect.Equal(t, "Add without a limit, by the id of a refused request", c.incr(t, "limited", 1, "id").Value, 4)
+	expect.Equal(t, "Add without a limit, by the id of a refused request", c.incr(t, "limited", 1, "id").Last, 4)
 	_, err := c.Add(t.Context(), "never", counter.Request{By: 5, Limit: 4})
 	wantRefused(t, err, counter.ErrLimit)
 	_, err = c.Get(t.Context(), "never")
-	wantRefused(t, err, counter.ErrUnknown)
+	wantRefused(t, err, counter.ErrNotFound)
 }
 
 // A limit is for values that people read: a value below 0 is none of them.
@@ -161,7 +161,7 @@ func (c counters) belowZero(t *testing.T) {
 	c.mustSet(t, "negative", -1, 0)
 	got, err := c.Add(t.Context(), "negative", counter.Request{By: 2, Limit: math.MaxInt64})
 	expect.Error(t, "Add 2 with a limit to a counter at -1", err, nil)
-	expect.Equal(t, "Add 2 with a limit to a counter at -1", got, counter.Range{First: 0, Value: 1})
+	expect.Equal(t, "Add 2 with a limit to a counter at -1", got, counter.Range{First: 0, Last: 1})
 }
 
 func (c counters) badAdmin(t *testing.T) {
@@ -170,27 +170,27 @@ func (c counters) badAdmin(t *testing.T) {
 		_, incrErr := c.Incr(t.Context(), key)
 		_, getErr := c.Get(t.Context(), key)
 		for _, err := range []error{incrErr, getErr, c.Set(t.Context(), key, 1, counter.SetOptions{}), c.Reset(t.Context(), key)} {
-			wantRefused(t, err, counter.ErrRequest)
+			wantRefused(t, err, counter.ErrInvalid)
 		}
 	}
 	for _, ttl := range []time.Duration{-1, 1, counter.MinTTL - 1, counter.MaxTTL + 1} {
-		wantRefused(t, c.Set(t.Context(), "bad", 1, counter.SetOptions{TTL: ttl}), counter.ErrRequest)
+		wantRefused(t, c.Set(t.Context(), "bad", 1, counter.SetOptions{TTL: ttl}), counter.ErrInvalid)
 		_, err := c.Add(t.Context(), "bad", counter.Request{TTL: ttl})
-		wantRefused(t, err, counter.ErrRequest)
+		wantRefused(t, err, counter.ErrInvalid)
 	}
 	_, err := c.Add(t.Context(), "bad", counter.Request{Limit: -1})
-	wantRefused(t, err, counter.ErrRequest)
+	wantRefused(t, err, counter.ErrInvalid)
 	_, err = c.IncrBy(t.Context(), "bad", 0)
-	wantRefused(t, err, counter.ErrRequest)
+	wantRefused(t, err, counter.ErrInvalid)
 	for _, row := range []struct {
 		prefix, after string
 		n             int
 	}{{n: 0}, {n: -1}, {n: 1001}, {"a b", "", 1}, {"", "a b", 1}, {long, "", 1}} {
 		_, _, err := c.List(t.Context(), row.prefix, row.after, row.n)
-		wantRefused(t, err, counter.ErrRequest)
+		wantRefused(t, err, counter.ErrInvalid)
 	}
 	_, err = c.Get(t.Context(), "bad")
-	wantRefused(t, err, counter.ErrUnknown)
+	wantRefused(t, err, counter.ErrNotFound)
 }
 
 // listed are the keys that begin with a prefix.

@@ -22,7 +22,7 @@ func (c counters) manyAtOnce(t *testing.T) {
 					t.Errorf("Add of %d by one of many: %v", by, err)
 					return
 				}
-				expect.Equal(t, "how many values the call got", r.Value-r.First+1, by)
+				expect.Equal(t, "how many values the call got", r.Last-r.First+1, by)
 				got[caller] = append(got[caller], r)
 			}
 		})
@@ -40,7 +40,7 @@ func (c counters) manyAtOnce(t *testing.T) {
 		if r.First != next {
 			t.Fatalf("%+v where %d comes next: twice, or a gap without a failure", r, next)
 		}
-		next = r.Value + 1
+		next = r.Last + 1
 	}
 	if len(all) == callers*each {
 		c.want(t, "many", next-1)
@@ -59,7 +59,7 @@ func (c counters) oneRequestManyTimes(t *testing.T) {
 	}
 	wg.Wait()
 	for _, r := range got {
-		expect.Equal(t, "range of a request that was sent often", r, counter.Range{First: 1, Value: 7})
+		expect.Equal(t, "range of a request that was sent often", r, counter.Range{First: 1, Last: 7})
 	}
 	c.want(t, "one", 7)
 }

@@ -25,15 +25,16 @@ type AfterLoss string
 
 // The choices after a loss.
 const (
-	// MovePast moves it past everything that can have been handed out: [Config.Margin] above the
-	// larger of what is there and what this process has seen. The default. A request whose Limit
-	// the move would pass moves nothing, and gets [ErrBehind].
-	MovePast AfterLoss = "move-past"
-	// Refuse returns [ErrBehind] until the counter is set.
-	Refuse AfterLoss = "refuse"
-	// Stay goes on from the larger of what is there and what this process has seen: values that
-	// were lost come twice. It is for counts of something, such as tries: see [Request.AfterLoss].
-	Stay AfterLoss = "stay"
+	// AfterLossMovePast moves it past everything that can have been handed out: [Config.Margin]
+	// above the larger of what is there and what this process has seen. The default. A request
+	// whose Limit the move would pass moves nothing, and gets [ErrBehind].
+	AfterLossMovePast AfterLoss = "move-past"
+	// AfterLossRefuse returns [ErrBehind] until the counter is set.
+	AfterLossRefuse AfterLoss = "refuse"
+	// AfterLossStay goes on from the larger of what is there and what this process has seen: values
+	// that were lost come twice. It is for counts of something, such as tries: see
+	// [Request.AfterLoss].
+	AfterLossStay AfterLoss = "stay"
 )
 
 // Config is what the counters of a store share. The zero value of each field means its documented
@@ -41,7 +42,7 @@ const (
 type Config struct {
 	// the part of Redis keys that distinguishes these counters from others; "" = counter
 	Kind      string
-	AfterLoss AfterLoss // "" = MovePast
+	AfterLoss AfterLoss // "" = AfterLossMovePast
 	// how far a counter moves at least, to MaxMargin; 0 = DefaultMargin, or DefaultAckMargin where
 	// the store waits for replicas
 	Margin int64
@@ -56,7 +57,7 @@ type Config struct {
 
 func (c Config) withDefaults(ack int) Config {
 	c.Kind = cmp.Or(c.Kind, "counter")
-	c.AfterLoss = cmp.Or(c.AfterLoss, MovePast)
+	c.AfterLoss = cmp.Or(c.AfterLoss, AfterLossMovePast)
 	if c.Margin == 0 {
 		c.Margin = DefaultMargin
 		if ack != 0 {
@@ -78,8 +79,8 @@ func (c Config) Check() error {
 	if !kindForm().MatchString(c.Kind) {
 		faults = append(faults, fmt.Errorf("counter: kind %q: 1 to 20 small letters", c.Kind))
 	}
-	if c.AfterLoss != MovePast && c.AfterLoss != Refuse {
-		faults = append(faults, fmt.Errorf("counter: after a loss %q: %s or %s", c.AfterLoss, MovePast, Refuse))
+	if c.AfterLoss != AfterLossMovePast && c.AfterLoss != AfterLossRefuse {
+		faults = append(faults, fmt.Errorf("counter: after a loss %q: %s or %s", c.AfterLoss, AfterLossMovePast, AfterLossRefuse))
 	}
 	if c.Margin < 1 || c.Margin > MaxMargin {
 		faults = append(faults, fmt.Errorf("counter: margin %d: 1 to %d", c.Margin, int64(MaxMargin)))

@@ -69,7 +69,7 @@ func (c *Counters) Close() error {
 }
 
 // Range is the values of one call: the caller owns First to Value, both included.
-type Range struct{ First, Value int64 }
+type Range struct{ First, Last int64 }
 
 // Request describes an addition. The zero value adds 1.
 type Request struct {
@@ -98,19 +98,19 @@ type Request struct {
 func (r Request) check(key string) error {
 	switch {
 	case !names.Valid(key):
-		return fmt.Errorf("%w: key: %s", ErrRequest, names.Rule)
+		return fmt.Errorf("%w: key: %s", ErrInvalid, names.Rule)
 	case r.By < 1 || r.By > MaxBy:
-		return fmt.Errorf("%w: by %d: 1 to %d", ErrRequest, r.By, MaxBy)
+		return fmt.Errorf("%w: by %d: 1 to %d", ErrInvalid, r.By, MaxBy)
 	case r.TTL != 0 && (r.TTL < MinTTL || r.TTL > MaxTTL):
-		return fmt.Errorf("%w: ttl %v: %v to %v", ErrRequest, r.TTL, MinTTL, MaxTTL)
+		return fmt.Errorf("%w: ttl %v: %v to %v", ErrInvalid, r.TTL, MinTTL, MaxTTL)
 	case r.GiveEnd && r.TTL == 0:
-		return fmt.Errorf("%w: GiveEnd: needs a TTL", ErrRequest)
+		return fmt.Errorf("%w: GiveEnd: needs a TTL", ErrInvalid)
 	case r.Limit < 0:
-		return fmt.Errorf("%w: limit %d is negative", ErrRequest, r.Limit)
-	case r.AfterLoss != "" && r.AfterLoss != Stay:
-		return fmt.Errorf("%w: after a loss %q: %s or nothing", ErrRequest, r.AfterLoss, Stay)
-	case r.AfterLoss == Stay && (r.Limit == 0 || r.TTL == 0):
-		return fmt.Errorf("%w: after a loss %q: needs a limit and a TTL", ErrRequest, r.AfterLoss)
+		return fmt.Errorf("%w: limit %d is negative", ErrInvalid, r.Limit)
+	case r.AfterLoss != "" && r.AfterLoss != AfterLossStay:
+		return fmt.Errorf("%w: after a loss %q: %s or nothing", ErrInvalid, r.AfterLoss, AfterLossStay)
+	case r.AfterLoss == AfterLossStay && (r.Limit == 0 || r.TTL == 0):
+		return fmt.Errorf("%w: after a loss %q: needs a limit and a TTL", ErrInvalid, r.AfterLoss)
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (r Request) check(key string) error {
 // used starts at 0, so its first value is 1.
 func (c *Counters) Incr(ctx context.Context, key string) (int64, error) {
 	got, err := c.Add(ctx, key, Request{})
-	return got.Value, err
+	return got.Last, err
 }
 
 // IncrBy adds by, 1 to MaxBy, to a counter and returns the values that the caller now owns.
@@ -145,7 +145,8 @@ func (c *Counters) Add(ctx context.Context, key string, request Request) (Range,
 
 // Totals are sums since New. They only grow.
 type Totals struct {
-	// counters that had gone back, or may have, and were moved past all values: see [MovePast]
+	// counters that had gone back, or may have, and were moved past all values: see
+	// [AfterLossMovePast]
 	Moved int64
 }
 

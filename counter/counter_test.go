@@ -85,14 +85,14 @@ func wantRefused(t *testing.T, err, want error) {
 }
 
 func (c counters) ranges(t *testing.T) {
-	if _, err := c.Get(t.Context(), "ranges"); !errors.Is(err, counter.ErrUnknown) {
+	if _, err := c.Get(t.Context(), "ranges"); !errors.Is(err, counter.ErrNotFound) {
 		t.Errorf("a counter that was never used: %v", err)
 	}
 	last := int64(0)
 	for _, by := range []int64{1, 1, 2, 10, 999, counter.MaxBy, 1} {
 		got := c.incr(t, "ranges", by, "")
-		expect.Equal(t, fmt.Sprintf("by %d after %d", by, last), got, counter.Range{First: last + 1, Value: last + by})
-		last = got.Value
+		expect.Equal(t, fmt.Sprintf("by %d after %d", by, last), got, counter.Range{First: last + 1, Last: last + by})
+		last = got.Last
 		c.want(t, "ranges", last)
 	}
 }
@@ -100,18 +100,18 @@ func (c counters) ranges(t *testing.T) {
 func (c counters) badBy(t *testing.T) {
 	for _, by := range []int64{-1, counter.MaxBy + 1, math.MaxInt64, math.MinInt64} {
 		got, err := c.Add(t.Context(), "bad-by", counter.Request{By: by, RequestID: "id"})
-		wantRefused(t, err, counter.ErrRequest)
+		wantRefused(t, err, counter.ErrInvalid)
 		expect.Equal(t, fmt.Sprintf("range of a call by %d", by), got, counter.Range{})
 	}
 	_, err := c.Get(t.Context(), "bad-by")
-	wantRefused(t, err, counter.ErrUnknown)
+	wantRefused(t, err, counter.ErrNotFound)
 }
 
 func (c counters) noInteger(t *testing.T) {
 	values := map[string][]any{
 		"text": {"hello"}, "float": {"1.5"}, "space": {" 1"}, "wide": {"9223372036854775808"}, "low": {"-9223372036854775809"}, "empty": {""}, "exponent": {"1e3"}, "NUL": {"1\x00"},
 	}
-	if c.store.Mode() != redisstore.Embedded { // miniredis takes these for integers
+	if c.store.Mode() != redisstore.ModeEmbedded { // miniredis takes these for integers
 		values["zeros"], values["plus"], values["minus-zero"] = []any{"007"}, []any{"+1"}, []any{"-0"}
 	}
 	for name, value := range values {
@@ -134,7 +134,7 @@ func (c counters) noInteger(t *testing.T) {
 
 func (c counters) overflow(t *testing.T) {
 	c.put(t, "full", "SET", "9223372036854775806")
-	expect.Equal(t, "Incr to the greatest value", c.incr(t, "full", 1, ""), counter.Range{First: math.MaxInt64, Value: math.MaxInt64})
+	expect.Equal(t, "Incr to the greatest value", c.incr(t, "full", 1, ""), counter.Range{First: math.MaxInt64, Last: math.MaxInt64})
 	for _, by := range []int64{1, counter.MaxBy} {
 		_, err := c.Add(t.Context(), "full", counter.Request{By: by})
 		wantRefused(t, err, counter.ErrOverflow)
@@ -143,7 +143,7 @@ func (c counters) overflow(t *testing.T) {
 	c.put(t, "nearly", "SET", "9223372036854775800")
 	_, err := c.Add(t.Context(), "nearly", counter.Request{By: 8, RequestID: "id"})
 	wantRefused(t, err, counter.ErrOverflow)
-	expect.Equal(t, "Add up to the greatest value", c.incr(t, "nearly", 7, "id"), counter.Range{First: 9223372036854775801, Value: math.MaxInt64})
+	expect.Equal(t, "Add up to the greatest value", c.incr(t, "nearly", 7, "id"), counter.Range{First: 9223372036854775801, Last: math.MaxInt64})
 }
 
 // A Lua number, like a JSON number in many languages, has 53 bits.
@@ -154,14 +154,14 @@ func (c counters) digits(t *testing.T) {
 	} {
 		key := "digits" + start
 		c.put(t, key, "SET", start)
-		if got := c.incr(t, key, 1, ""); got.Value != next || got.First != next {
+		if got := c.incr(t, key, 1, ""); got.Last != next || got.First != next {
 			t.Errorf("%s by 1: %+v", start, got)
 		}
 		c.want(t, key, next)
 	}
 	c.put(t, "digits", "SET", "9007199254740993")
 	first := c.incr(t, "digits", 1, "id")
-	if again := c.incr(t, "digits", 1, "id"); again != first || again.Value != 9007199254740994 {
+	if again := c.incr(t, "digits", 1, "id"); again != first || again.Last != 9007199254740994 {
 		t.Errorf("%+v, then %+v", first, again)
 	}
 }
@@ -180,13 +180,13 @@ func (c counters) repeat(t *testing.T) {
 	first := c.incr(t, "repeat", 3, "first")
 	second := c.incr(t, "repeat", 3, "second")
 	c.incr(t, "repeat", 5, "")
-	expect.Equal(t, "the first request", first, counter.Range{First: 1, Value: 3})
-	expect.Equal(t, "the second request", second, counter.Range{First: 4, Value: 6})
+	expect.Equal(t, "the first request", first, counter.Range{First: 1, Last: 3})
+	expect.Equal(t, "the second request", second, counter.Range{First: 4, Last: 6})
 	for range 3 {
 		expect.Equal(t, "the first request again", c.incr(t, "repeat", 3, "first"), first)
 		expect.Equal(t, "the second request again", c.incr(t, "repeat", 3, "second"), second)
 	}
-	expect.Equal(t, "the same id for another counter", c.incr(t, "another", 3, "first").Value, 3)
+	expect.Equal(t, "the same id for another counter", c.incr(t, "another", 3, "first").Last, 3)
 	c.want(t, "repeat", 11)
 }
 
@@ -205,9 +205,9 @@ func (c counters) refusedRequest(t *testing.T) {
 	_, err := c.Add(t.Context(), "mended", counter.Request{By: 1, RequestID: "id"})
 	wantRefused(t, err, counter.ErrNotAnInteger)
 	c.put(t, "mended", "SET", "41")
-	expect.Equal(t, "the request that was refused before", c.incr(t, "mended", 1, "id").Value, 42)
+	expect.Equal(t, "the request that was refused before", c.incr(t, "mended", 1, "id").Last, 42)
 	c.put(t, "mended", "DEL")
-	expect.Equal(t, "a request that was answered, after its counter was removed", c.incr(t, "mended", 1, "id").Value, 42)
+	expect.Equal(t, "a request that was answered, after its counter was removed", c.incr(t, "mended", 1, "id").Last, 42)
 }
 
 func (c counters) anyID(t *testing.T) {
@@ -215,7 +215,7 @@ func (c counters) anyID(t *testing.T) {
 	seen := map[int64]bool{}
 	for range 2 {
 		for _, id := range ids {
-			seen[c.incr(t, "ids", 1, id).Value] = true
+			seen[c.incr(t, "ids", 1, id).Last] = true
 		}
 	}
 	expect.Equal(t, "values of all ids", len(seen), len(ids))
@@ -233,5 +233,5 @@ func (c counters) ended(t *testing.T) {
 	_, err = c.Get(ctx, "ended")
 	wantRefused(t, err, context.Canceled)
 	_, err = c.Get(t.Context(), "ended")
-	wantRefused(t, err, counter.ErrUnknown)
+	wantRefused(t, err, counter.ErrNotFound)
 }

@@ -24,7 +24,7 @@
 //
 //	unknown -- first call --> opened -- INCRBY --> opened
 //	                           |  ^
-//	   lower than was seen, or |  | moved past all values (MovePast), or set
+//	   lower than was seen, or |  | moved past all values (AfterLossMovePast), or set
 //	   another incarnation     v  |
 //	                         in doubt -- Refuse, or the move would pass
 //	                           |         the request's Limit --> ErrBehind, until it is set

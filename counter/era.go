@@ -47,7 +47,7 @@ func newTrial() *trial {
 // hold-off for finding the loss. An embedded store has no others.
 func (c *Counters) Unproven(key string) context.Context {
 	known, is := c.eraOf(c.marker(key))
-	if c.store.Mode() == redisstore.Embedded || is && !known.isNew(clock(), c.config.HoldOff) {
+	if c.store.Mode() == redisstore.ModeEmbedded || is && !known.isNew(clock(), c.config.HoldOff) {
 		return nil
 	}
 	return c.trial.Load()

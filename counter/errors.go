@@ -13,12 +13,12 @@ var (
 	ErrNotAnInteger = fault.Refusal("counter: the value is not a signed 64-bit integer")
 	ErrOverflow     = fault.Refusal("counter: the value would overflow 64 bits")
 	ErrLimit        = fault.Refusal("counter: the value would be out of the request's limits")
-	ErrRequest      = fault.Refusal("counter: out of range")
+	ErrInvalid      = fault.Refusal("counter: out of range")
 	ErrOtherRequest = fault.Refusal("counter: the request id was used with another by")
-	ErrUnknown      = fault.Refusal("counter: no such counter")
-	// ErrBehind is for a counter that has lost values, or may have, under [Refuse], or where moving
-	// it past them would leave no value within the limit of a request. It is a [*BehindError]. Set
-	// the counter to go on.
+	ErrNotFound     = fault.Refusal("counter: no such counter")
+	// ErrBehind is for a counter that has lost values, or may have, under [AfterLossRefuse], or
+	// where moving it past them would leave no value within the limit of a request. It is a
+	// [*BehindError]. Set the counter to go on.
 	ErrBehind = fault.Refusal("counter: it has gone back, or may have")
 	// ErrPermanent is for a counter without an end, and a call with a TTL. It is a
 	// [*PermanentError].

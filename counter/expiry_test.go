@@ -37,7 +37,7 @@ func TestCounterThatExpiresBetweenTwoStepsOfACallEnds(t *testing.T) {
 					atFirst(t, "counter: was opened", func() {
 						expect.Eventually(t, "the counter has expired", func() bool {
 							_, err := c.Get(context.Background(), key)
-							return errors.Is(err, ErrUnknown)
+							return errors.Is(err, ErrNotFound)
 						})
 					})
 					got, err := c.Add(t.Context(), key, request)

@@ -17,7 +17,7 @@ import (
 func (c counters) numbered(t testing.TB, key string, limit int64) (int64, error) {
 	t.Helper()
 	got, err := c.Add(t.Context(), key, counter.Request{Limit: limit})
-	return got.Value, err
+	return got.Last, err
 }
 
 // wantHeld checks that a counter was neither added to nor moved, and that the error says so.
@@ -82,7 +82,7 @@ func TestReportDoesNotMoveACounterPastItsLimit(t *testing.T) {
 	_, err := c.numbered(t, "k", 999)
 	wantRefused(t, err, counter.ErrBehind)
 	_, err = c.Get(t.Context(), "k")
-	wantRefused(t, err, counter.ErrUnknown) // as Redis has it; it begins nowhere
+	wantRefused(t, err, counter.ErrNotFound) // as Redis has it; it begins nowhere
 }
 
 // The log names a counter that is refused: the first at once, then one of them a minute.
@@ -109,15 +109,15 @@ func TestLogNamesARefusedCounterOnceAMinute(t *testing.T) {
 	expect.Contains(t, "the log", log.String(), `calls=1 try="coatcheck counter set KEY VALUE"`, "calls=2 ")
 }
 
-var tries = counter.Request{Limit: 10, TTL: time.Hour, AfterLoss: counter.Stay}
+var tries = counter.Request{Limit: 10, TTL: time.Hour, AfterLoss: counter.AfterLossStay}
 
 // try adds one to a count whose values nobody uses.
 func (c counters) try(t *testing.T, want int64) {
 	t.Helper()
 	expect.Eventually(t, "it is served", func() bool {
 		got, err := c.Add(t.Context(), "tries", tries)
-		if err == nil && got.Value != want {
-			t.Fatalf("Add to tries: got %d, want %d", got.Value, want)
+		if err == nil && got.Last != want {
+			t.Fatalf("Add to tries: got %d, want %d", got.Last, want)
 		}
 		return err == nil
 	})
@@ -153,10 +153,10 @@ func TestCountThatStaysGoesOnAfterALoss(t *testing.T) {
 func TestCountThatStaysNeedsALimitAndAnEnd(t *testing.T) {
 	c := process(t, redistest.Start(t).URL())
 	for _, request := range []counter.Request{
-		{AfterLoss: counter.Stay}, {AfterLoss: counter.Stay, Limit: 10}, {AfterLoss: counter.Stay, TTL: time.Hour},
-		{AfterLoss: counter.Refuse, Limit: 10, TTL: time.Hour}, {AfterLoss: "guess", Limit: 10, TTL: time.Hour},
+		{AfterLoss: counter.AfterLossStay}, {AfterLoss: counter.AfterLossStay, Limit: 10}, {AfterLoss: counter.AfterLossStay, TTL: time.Hour},
+		{AfterLoss: counter.AfterLossRefuse, Limit: 10, TTL: time.Hour}, {AfterLoss: "guess", Limit: 10, TTL: time.Hour},
 	} {
 		_, err := c.Add(t.Context(), "k", request)
-		wantRefused(t, err, counter.ErrRequest)
+		wantRefused(t, err, counter.ErrInvalid)
 	}
 }

@@ -94,10 +94,10 @@ func record(t *testing.T, processes []counters, key string) (history []porcupine
 func (c counters) addOrGet(t *testing.T, key string, by int64) (int64, error) {
 	if by > 0 {
 		got, err := c.IncrBy(t.Context(), key, by)
-		return got.Value, err
+		return got.Last, err
 	}
 	value, err := c.Get(t.Context(), key)
-	if errors.Is(err, counter.ErrUnknown) {
+	if errors.Is(err, counter.ErrNotFound) {
 		return 0, nil
 	}
 	return value, err

@@ -22,7 +22,7 @@ func (c counters) countTo(t testing.TB, key string, value int64) {
 	for last := int64(0); last < value; {
 		got, err := c.IncrBy(t.Context(), key, min(value-last, counter.MaxBy))
 		expect.NoError(t, "IncrBy", err)
-		last = got.Value
+		last = got.Last
 	}
 }
 
@@ -214,7 +214,7 @@ func TestCounterThatIsBehindByHandMoves(t *testing.T) {
 				t.Errorf("Incr below what was seen: got %+v, want 101 seen and a value of up to 61", behind)
 			}
 			do(t, server, words...)
-			if got, err := once.Add(t.Context(), "k", counter.Request{RequestID: "id"}); err != nil || got.Value != 102+margin+1 {
+			if got, err := once.Add(t.Context(), "k", counter.Request{RequestID: "id"}); err != nil || got.Last != 102+margin+1 {
 				t.Errorf("with a request id: %+v, %v", got, err)
 			}
 			c.gets(t, "k", 102+margin+2)
@@ -281,7 +281,7 @@ func TestOlderSnapshotHandsNothingOutTwice(t *testing.T) {
 				got, err = add(idle)
 				return err == nil
 			})
-			if got.Value <= 101 || got.Value > 110+margin {
+			if got.Last <= 101 || got.Last > 110+margin {
 				t.Errorf("got %+v", got)
 			}
 			again, err := add(idle)
@@ -289,7 +289,7 @@ func TestOlderSnapshotHandsNothingOutTwice(t *testing.T) {
 				if err != nil || again != got {
 					t.Errorf("again: %+v, %v", again, err)
 				}
-			} else if err != nil || again.Value != got.Value+1 {
+			} else if err != nil || again.Last != got.Last+1 {
 				t.Errorf("next: %+v, %v", again, err)
 			}
 			if got := refusing.next(t, "k"); got <= 101 { // it was put in order by the others
@@ -332,8 +332,6 @@ func TestMarginIsSmallWhereReplicasConfirm(t *testing.T) {
 
 // trips counts round trips.
 type trips struct {
-	observe.None
-
 	n atomic.Int64
 }
 
@@ -343,7 +341,7 @@ func (o *trips) BatchEnded(observe.Batch) { o.n.Add(1) }
 // round trips would take longer than the hold-off within which it has to report.
 func TestWatchAsksForManySlotsAtOnce(t *testing.T) {
 	seen := &trips{}
-	store := storetest.Open(t, redisstore.Config{URL: "embedded:", Observers: []observe.Observer{seen}})
+	store := storetest.Open(t, redisstore.Config{URL: "embedded:", Observers: []observe.Observer{{BatchEnded: seen.BatchEnded}}})
 	c := counter.New(store, counter.Config{})
 	defer c.Close()
 	markers := make([]string, 2000)

@@ -130,11 +130,11 @@ func TestCallerThatGivesUpLeavesAGap(t *testing.T) {
 	if a.First > b.First {
 		a, b = b, a
 	}
-	expect.Equal(t, "the first range", a, counter.Range{First: 2, Value: 2})
-	if b.Value-b.First != 2 || b.First != 3 && b.First != 13 {
+	expect.Equal(t, "the first range", a, counter.Range{First: 2, Last: 2})
+	if b.Last-b.First != 2 || b.First != 3 && b.First != 13 {
 		t.Errorf("the second range: got %+v, want three values from 3 on, or from 13 on", b)
 	}
-	c.gets(t, "k", b.Value+1)
+	c.gets(t, "k", b.Last+1)
 }
 
 func TestMergedCallsThatWouldOverflowGoOneByOne(t *testing.T) {
@@ -282,7 +282,7 @@ func TestRequestThatIsRepeatedOverALostReplyAddsOnce(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	for _, p := range []counters{c, other, c} {
-		if got, err := p.Add(t.Context(), "k", request); err != nil || got != (counter.Range{First: 3, Value: 7}) {
+		if got, err := p.Add(t.Context(), "k", request); err != nil || got != (counter.Range{First: 3, Last: 7}) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	}

@@ -90,7 +90,7 @@ func (c *Counters) tryOnce(ctx context.Context, e *entry, request Request, now s
 // has begun meanwhile: the script reports its end, so that this process knows it.
 func (c *Counters) begin(ctx context.Context, e *entry, by int64, now state) (sum int64, err error) {
 	got, err := c.tryOnce(ctx, e, Request{By: by}, now)
-	return got.Value, err
+	return got.Last, err
 }
 
 // begun notes that the counter is there, and when it expires. A counter without an end may have got

@@ -48,7 +48,7 @@ type need struct {
 }
 
 // openWord is what counter_open calls it.
-var openWord = map[AfterLoss]string{MovePast: "past", Refuse: "refuse", Stay: "stay"}
+var openWord = map[AfterLoss]string{AfterLossMovePast: "past", AfterLossRefuse: "refuse", AfterLossStay: "stay"}
 
 // highest returns the largest value that a counter may be moved from by a margin, "" for any: moved
 // from a larger one, it would have no value left within the limit.
@@ -144,7 +144,7 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply scripts.Reply, wi
 	found := e.stateLocked()
 	found.anew = anew
 	e.mu.Unlock()
-	if moved == "1" && with.after == Stay {
+	if moved == "1" && with.after == AfterLossStay {
 		c.log.InfoContext(ctx, "a counter had gone back, or may have, and goes on, as its caller asks",
 			slog.String("key", e.key), slog.Int64("from", at))
 	} else if moved == "1" {
@@ -152,7 +152,7 @@ func (c *Counters) opened(ctx context.Context, e *entry, reply scripts.Reply, wi
 		c.log.WarnContext(ctx, "a counter had gone back, or may have, and was moved past all values", slog.String("kind", c.config.Kind),
 			slog.String("key", e.key), slog.Int64("to", at))
 	}
-	if c.store.Mode() != redisstore.Embedded { // whose data is lost only with this process
+	if c.store.Mode() != redisstore.ModeEmbedded { // whose data is lost only with this process
 		c.watch.start(c)
 	}
 	return found, nil
@@ -192,7 +192,7 @@ func (c *Counters) behind(e *entry, reply scripts.Reply, floor string, n need) e
 	if why != "" {
 		behind.Noticed = time.UnixMicro(era)
 	}
-	if c.config.AfterLoss != Refuse {
+	if c.config.AfterLoss != AfterLossRefuse {
 		behind.Limit = n.limit
 	}
 	return behind

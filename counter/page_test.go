@@ -16,7 +16,6 @@ import (
 
 // gets holds the reads of counters until the test lets them go, and counts those under way.
 type gets struct {
-	observe.None
 	mu             sync.Mutex
 	underWay, most int
 	let            chan struct{}
@@ -47,7 +46,7 @@ func (g *gets) CallEnded(ctx context.Context, _ observe.Call) {
 // Calls of others wait for those of a page that are under way, so these are few.
 func TestPageIsReadSomeCountersAtATime(t *testing.T) {
 	seen := &gets{let: make(chan struct{})}
-	store := storetest.Open(t, redisstore.Config{URL: "embedded:", Observers: []observe.Observer{seen}})
+	store := storetest.Open(t, redisstore.Config{URL: "embedded:", Observers: []observe.Observer{{CallStarted: seen.CallStarted, CallEnded: seen.CallEnded}}})
 	counters := counter.New(store, counter.Config{})
 	t.Cleanup(func() { _ = counters.Close() })
 	const n = 300

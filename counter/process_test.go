@@ -39,7 +39,7 @@ func process(t testing.TB, url string, change ...func(*redisstore.Config, *count
 // unhurried leaves an idle process ten seconds to say what it has seen, on a machine that is busy.
 func unhurried(_ *redisstore.Config, c *counter.Config) { c.HoldOff = 10 * time.Second }
 
-func strict(_ *redisstore.Config, c *counter.Config) { c.AfterLoss = counter.Refuse }
+func strict(_ *redisstore.Config, c *counter.Config) { c.AfterLoss = counter.AfterLossRefuse }
 
 func acknowledged(replicas int) func(*redisstore.Config, *counter.Config) {
 	return func(c *redisstore.Config, _ *counter.Config) { c.Ack, c.AckTimeout = replicas, time.Second }
@@ -108,7 +108,7 @@ func (h *handedOut) once(t testing.TB) (largest int64) {
 				t.Errorf("%+v, after %d was handed out", r, largest)
 			}
 		}
-		largest = max(largest, r.Value)
+		largest = max(largest, r.Last)
 	}
 	if twice > 0 {
 		t.Errorf("%d of %d calls got values that were handed out before", twice, len(h.ranges))

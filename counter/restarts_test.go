@@ -36,10 +36,10 @@ func TestRestartMovesACounterOnlyWhereItMayHaveLostSomething(t *testing.T) {
 		restarts redisstore.Restarts
 		moves    bool
 	}{
-		{"always", redisstore.AutoRestarts, false},
-		{"always", redisstore.WaitRestarts, true},
-		{"everysec", redisstore.AutoRestarts, true},
-		{"everysec", redisstore.TrustRestarts, false},
+		{"always", redisstore.RestartsAuto, false},
+		{"always", redisstore.RestartsWait, true},
+		{"everysec", redisstore.RestartsAuto, true},
+		{"everysec", redisstore.RestartsTrust, false},
 	} {
 		t.Run(fmt.Sprint(row.fsync, " ", row.restarts), func(t *testing.T) {
 			t.Parallel()
@@ -62,7 +62,7 @@ func TestRestartMovesACounterOnlyWhereItMayHaveLostSomething(t *testing.T) {
 				wantSoonAfter(t, "the next value of the process that goes on", last, 50)
 			}
 			process(t, server.URL(), judged(row.restarts)).gets(t, "k", last+1)
-			if row.restarts == redisstore.TrustRestarts {
+			if row.restarts == redisstore.RestartsTrust {
 				process(t, server.URL()).gets(t, "k", last+1+margin+1) // it believes no other
 			}
 		})
@@ -79,8 +79,8 @@ func TestFailoverMovesACounterOnlyWhereItMayHaveLostSomething(t *testing.T) {
 		{"confirmed by a number", []func(*redisstore.Config, *counter.Config){acknowledged(1)}, true},
 		{"confirmed by all", []func(*redisstore.Config, *counter.Config){acknowledged(redisstore.AckAll)}, false},
 		{"confirmed by all, and no restart is believed",
-			[]func(*redisstore.Config, *counter.Config){acknowledged(redisstore.AckAll), judged(redisstore.WaitRestarts)}, false},
-		{"trusted", []func(*redisstore.Config, *counter.Config){acknowledged(1), judged(redisstore.TrustRestarts)}, false},
+			[]func(*redisstore.Config, *counter.Config){acknowledged(redisstore.AckAll), judged(redisstore.RestartsWait)}, false},
+		{"trusted", []func(*redisstore.Config, *counter.Config){acknowledged(1), judged(redisstore.RestartsTrust)}, false},
 		{"confirmed by none", nil, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -20,7 +20,7 @@ func TestRequestIDIsKeptForADayAndItsCounterForEver(t *testing.T) {
 		time.Sleep(24*time.Hour - time.Second)
 		expect.Equal(t, "the request within the day", c.incr(t, "k", 1, "id"), first)
 		time.Sleep(24*time.Hour + time.Second)
-		expect.Equal(t, "the request a day after the last repeat", c.incr(t, "k", 1, "id").Value, first.Value+1)
+		expect.Equal(t, "the request a day after the last repeat", c.incr(t, "k", 1, "id").Last, first.Last+1)
 		time.Sleep(10 * 365 * 24 * time.Hour)
 		c.want(t, "k", 2)
 	})
@@ -35,7 +35,7 @@ func TestClosedStoreIsARefusal(t *testing.T) {
 	wantRefused(t, err, redisstore.ErrUnavailable)
 	_, err = c.Get(t.Context(), "k")
 	wantRefused(t, err, redisstore.ErrUnavailable)
-	if errors.Is(err, counter.ErrUnknown) {
+	if errors.Is(err, counter.ErrNotFound) {
 		t.Error("a store that is away is not one without the counter")
 	}
 }

@@ -25,7 +25,7 @@ func (c *Counters) Retire(ctx context.Context, key string) (last int64, err erro
 			err := reply.Scan(&last)
 			return last, err
 		case "unknown":
-			return 0, ErrUnknown
+			return 0, ErrNotFound
 		case "not-an-integer":
 			return 0, ErrNotAnInteger
 		case "not-in-order":

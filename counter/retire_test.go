@@ -17,7 +17,7 @@ func TestRetireReturnsTheLastOfAllValues(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		c := counter.New(store, counter.Config{})
 		defer c.Close()
-		if _, err := c.Retire(t.Context(), "never"); !errors.Is(err, counter.ErrUnknown) {
+		if _, err := c.Retire(t.Context(), "never"); !errors.Is(err, counter.ErrNotFound) {
 			t.Errorf("a counter that was never used: %v", err)
 		}
 		got, begun := make([]int64, 8), make(chan struct{}, 8)

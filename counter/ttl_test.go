@@ -38,7 +38,7 @@ func (c counters) another(t *testing.T) counters {
 // daily adds to the counter k.
 func (c counters) daily(t *testing.T, ttl time.Duration, want int64) {
 	t.Helper()
-	if got, err := c.Add(t.Context(), "k", counter.Request{TTL: ttl}); err != nil || got.Value != want {
+	if got, err := c.Add(t.Context(), "k", counter.Request{TTL: ttl}); err != nil || got.Last != want {
 		t.Errorf("got %+v, %v, want %d", got, err, want)
 	}
 }
@@ -67,7 +67,7 @@ func TestCounterBeginsAgainWhenItHasExpired(t *testing.T) {
 func (c counters) gone(t *testing.T) {
 	t.Helper()
 	_, err := c.Get(t.Context(), "k")
-	wantRefused(t, err, counter.ErrUnknown)
+	wantRefused(t, err, counter.ErrNotFound)
 }
 
 func TestCounterBeginsAgainAtOnceWhenItsTimeIsOver(t *testing.T) {
@@ -121,7 +121,7 @@ func (c counters) permanent(t *testing.T, request counter.Request, value int64) 
 func TestTTLOfACounterWithoutAnEndIsRefused(t *testing.T) {
 	requests := map[string]counter.Request{
 		"plainly": {TTL: time.Hour}, "with a limit": {TTL: time.Hour, Limit: 100}, "with a request id": {TTL: time.Hour, RequestID: "a"},
-		"as a count": {TTL: time.Hour, Limit: 100, AfterLoss: counter.Stay}, "past its limit": {TTL: time.Hour, Limit: 1},
+		"as a count": {TTL: time.Hour, Limit: 100, AfterLoss: counter.AfterLossStay}, "past its limit": {TTL: time.Hour, Limit: 1},
 	}
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		c := counters{counter.New(store, counter.Config{}), store}
@@ -130,7 +130,7 @@ func TestTTLOfACounterWithoutAnEndIsRefused(t *testing.T) {
 		c.gets(t, "k", 1)
 		for name, request := range requests {
 			t.Run(name, func(t *testing.T) {
-				at := c.incr(t, "k", 1, "").Value
+				at := c.incr(t, "k", 1, "").Last
 				c.permanent(t, request, at)
 				other.permanent(t, request, at)
 				other.gets(t, "k", at+1)
@@ -157,7 +157,7 @@ func TestTTLOfACounterThatHasLostItsEndIsRefused(t *testing.T) {
 // An operator who follows the refusal of a counter with a TTL does not make it permanent.
 func TestCounterThatIsBehindIsSetWithItsTTL(t *testing.T) {
 	inBubble(t, func(t *testing.T, c counters) {
-		strict := counters{counter.New(c.store, counter.Config{AfterLoss: counter.Refuse}), c.store}
+		strict := counters{counter.New(c.store, counter.Config{AfterLoss: counter.AfterLossRefuse}), c.store}
 		defer strict.Close()
 		hourly := counter.Request{TTL: time.Hour, Limit: 100}
 		strict.adds(t, hourly, 1)
@@ -192,7 +192,7 @@ func TestCallThatIsPastItsLimitGivesNoEnd(t *testing.T) {
 		time.Sleep(61 * time.Minute)
 		c.gets(t, "k", 6)
 		_, err = c.Add(t.Context(), "k", counter.Request{GiveEnd: true})
-		wantRefused(t, err, counter.ErrRequest)
+		wantRefused(t, err, counter.ErrInvalid)
 	})
 }
 
@@ -276,13 +276,13 @@ func (c counters) addAcrossTheEnd(t *testing.T, begun time.Time) {
 			t.Errorf("Add to a counter that expires: %v", err)
 			return
 		}
-		if got.Value <= last {
+		if got.Last <= last {
 			fell++
 		}
-		if got.Value > 100_000 {
+		if got.Last > 100_000 {
 			t.Errorf("Add to a counter that expires: got %+v, want a small value: it was taken for lost", got)
 		}
-		last = got.Value
+		last = got.Last
 		time.Sleep(5 * time.Millisecond)
 	}
 	if fell > 2 {
@@ -354,7 +354,7 @@ func TestCounterThatAnotherBeganBetweenTwoStepsOfACallEndsForBoth(t *testing.T) 
 		"with a longer TTL": {TTL: 10 * time.Hour},
 	}
 	configs := map[string]counter.Config{
-		"alike": {}, "that refuses": {AfterLoss: counter.Refuse}, "of another margin and hold-off": {Margin: 7, HoldOff: time.Minute},
+		"alike": {}, "that refuses": {AfterLoss: counter.AfterLossRefuse}, "of another margin and hold-off": {Margin: 7, HoldOff: time.Minute},
 	}
 	for begun, begin := range begins {
 		for added, add := range adds {
@@ -391,7 +391,7 @@ func TestCounterThatAnotherBeganBetweenTwoStepsOfACallEndsForBoth(t *testing.T) 
 // adds fails the test unless a call about the counter k gets that value.
 func (c counters) adds(t *testing.T, request counter.Request, want int64) {
 	t.Helper()
-	if got, err := c.Add(t.Context(), "k", request); err != nil || got.Value != want {
+	if got, err := c.Add(t.Context(), "k", request); err != nil || got.Last != want {
 		t.Errorf("Add of %+v: got %+v, %v, want value %d", request, got, err, want)
 	}
 }
@@ -422,7 +422,7 @@ func TestOneOfTwoServicesDecidesWhetherACounterEnds(t *testing.T) {
 		case value == 2:
 			expect.Eventually(t, key(i)+" has ended", func() bool {
 				_, err := plain.Get(t.Context(), key(i))
-				return errors.Is(err, counter.ErrUnknown)
+				return errors.Is(err, counter.ErrNotFound)
 			})
 			fallthrough // else it had ended before
 		default:

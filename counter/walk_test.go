@@ -112,7 +112,7 @@ func (s *scene) once(may ...error) func() error {
 			return fmt.Errorf("a repeater: %w", s.failed)
 		}
 		for _, got := range s.same {
-			if got != s.same[0] || got.Value-got.First != 2 {
+			if got != s.same[0] || got.Last-got.First != 2 {
 				return fmt.Errorf("one request id has the values %v", s.same)
 			}
 		}
@@ -170,7 +170,7 @@ func (s *scene) check(may ...error) func() error {
 		}
 		slices.SortFunc(all, byValue)
 		for i, r := range all {
-			if i > 0 && r.First <= all[i-1].Value {
+			if i > 0 && r.First <= all[i-1].Last {
 				return fmt.Errorf("%v and %v were handed out", all[i-1], r)
 			}
 		}

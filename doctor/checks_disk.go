@@ -65,7 +65,7 @@ func appendfsync(_ *exam, s *Inspected) verdict {
 
 // restarts judges whether this server keeps what a store that trusts restarts takes for granted.
 func restarts(x *exam, s *Inspected) verdict {
-	if x.Restarts != redisstore.TrustRestarts {
+	if x.Restarts != redisstore.RestartsTrust {
 		return verdict{}
 	}
 	const risk = "--restarts trust takes old state for the latest one: ids, values and fences are handed out twice"

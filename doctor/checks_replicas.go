@@ -50,7 +50,7 @@ func (x *exam) uncovered() string {
 	risk := fmt.Sprintf("a master that is replaced while it lives (a parted network, a failover by hand, a process that stood still) "+
 		"loses what it confirms meanwhile with %s that still follow it: "+
 		"values of counters are handed out twice, tokens run again, locks have two holders. ", replicasOf(x.Ack))
-	if x.Mode == redisstore.Cluster {
+	if x.Mode == redisstore.ModeCluster {
 		return risk + "A crash loses nothing as long as the replica that is furthest is elected, which a cluster prefers"
 	}
 	return risk + "A crash loses nothing as long as Sentinel reaches a replica that has confirmed, since it takes the one that is furthest"

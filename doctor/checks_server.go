@@ -34,16 +34,16 @@ func role(x *exam) []verdict {
 		return nil
 	}
 	switch first := x.Servers[0]; {
-	case x.Mode == redisstore.Standalone && first.Info["cluster_enabled"] == "1":
+	case x.Mode == redisstore.ModeStandalone && first.Info["cluster_enabled"] == "1":
 		return []verdict{critical("the URL names one node of a cluster", "every name of another node is refused",
 			"--redis redis+cluster://"+first.Addr)}
-	case x.Mode == redisstore.Standalone && !first.Master:
+	case x.Mode == redisstore.ModeStandalone && !first.Master:
 		return []verdict{critical("the URL names a replica", "it takes no writes: nothing is issued, counted, leased or locked",
 			"--redis redis://"+first.Info["master_host"]+":"+first.Info["master_port"])}
-	case x.Mode == redisstore.Sentinel && len(masters) == 0:
+	case x.Mode == redisstore.ModeSentinel && len(masters) == 0:
 		return []verdict{critical("no server of the set says that it is master",
 			"nothing is issued, counted, leased or locked until a failover has ended", "SENTINEL FAILOVER <master>")}
-	case x.Mode == redisstore.Sentinel && len(masters) > 1:
+	case x.Mode == redisstore.ModeSentinel && len(masters) > 1:
 		return []verdict{critical("several servers say that they are master: "+strings.Join(masters, ", "),
 			"what the wrong one confirms is lost: counters' values and worker ids are handed out twice, tokens run again, locks have "+
 				"two holders",
@@ -152,7 +152,7 @@ func incarnation(x *exam, s *Inspected) verdict {
 	switch {
 	case s.ScriptFails != "" || !s.Master || s.Incarnation+s.NoIncarnation == "":
 		return verdict{}
-	case x.Restarts == redisstore.TrustRestarts:
+	case x.Restarts == redisstore.RestartsTrust:
 		return fine("--restarts trust: no script asks for the incarnation")
 	case s.NoIncarnation != "":
 		return critical("a restart or a failover cannot be told: "+s.NoIncarnation,

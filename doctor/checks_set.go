@@ -27,7 +27,7 @@ func (x *exam) sentinels() (here []InspectedSentinel, gone []string) {
 }
 
 func sentinelCount(x *exam) []verdict {
-	if x.Mode != redisstore.Sentinel {
+	if x.Mode != redisstore.ModeSentinel {
 		return nil
 	}
 	var all []verdict

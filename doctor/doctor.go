@@ -54,7 +54,7 @@ type Finding struct {
 // zero value of each field but Ack means the default beside it.
 type Settings struct {
 	Ack int // replicas that have to confirm each write, or redisstore.AckAll
-	// what the store takes a restart for; "" = redisstore.AutoRestarts
+	// what the store takes a restart for; "" = redisstore.RestartsAuto
 	Restarts redisstore.Restarts
 	// how far the clocks of two servers that can be master may differ; 0 = 1 s
 	ClockSkew    time.Duration

@@ -44,7 +44,7 @@ func patient() (*Inspection, *Settings) {
 	master, replica := healthy("10.0.0.1:6379", true), healthy("10.0.0.2:6379", false)
 	master.Replicas = []InspectedReplica{{Addr: replica.Addr, State: "online"}}
 	master.Reach = &Reach{Asked: 1, Got: 1, Took: time.Millisecond}
-	facts := &Inspection{Mode: redisstore.Sentinel, LoggedIn: true, TLS: true, Servers: []Inspected{master, replica}}
+	facts := &Inspection{Mode: redisstore.ModeSentinel, LoggedIn: true, TLS: true, Servers: []Inspected{master, replica}}
 	for _, addr := range []string{"10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"} {
 		facts.Sentinels = append(facts.Sentinels, InspectedSentinel{Addr: addr, Master: master.Addr, Quorum: 2, DownAfter: 5 * time.Second, Replicas: []string{replica.Addr}})
 	}
@@ -53,7 +53,7 @@ func patient() (*Inspection, *Settings) {
 
 // clustered makes the patient a cluster of three masters, the last without a replica.
 func clustered(facts *Inspection) {
-	facts.Mode, facts.Sentinels = redisstore.Cluster, nil
+	facts.Mode, facts.Sentinels = redisstore.ModeCluster, nil
 	facts.Cluster = &InspectedCluster{States: map[string]string{}}
 	for i, addr := range []string{"10.0.0.1:6379", "10.0.0.3:6379", "10.0.0.4:6379"} {
 		facts.Cluster.Nodes = append(facts.Cluster.Nodes, ClusterNode{Addr: addr, Master: true, Slots: [][2]int{{i * 5000, i*5000 + 4999}}})
@@ -76,7 +76,7 @@ func onMaster(change func(s *Inspected)) func(*Inspection, *Settings) {
 // trusting changes the master of a store that trusts restarts.
 func trusting(change func(s *Inspected)) func(*Inspection, *Settings) {
 	return func(facts *Inspection, settings *Settings) {
-		settings.Restarts = redisstore.TrustRestarts
+		settings.Restarts = redisstore.RestartsTrust
 		change(&facts.Servers[0])
 	}
 }
@@ -123,9 +123,9 @@ var symptoms = []symptom{
 	{"away", "refused", Warning, onReplica(func(s *Inspected) { *s = Inspected{Addr: s.Addr, Away: "connection refused"} })},
 	{"role", "several servers", Critical, onReplica(func(s *Inspected) { s.Master = true })},
 	{"role", "no server", Critical, onMaster(func(s *Inspected) { s.Master = false })},
-	{"role", "names a replica", Critical, func(f *Inspection, _ *Settings) { f.Mode, f.Servers = redisstore.Standalone, f.Servers[1:] }},
+	{"role", "names a replica", Critical, func(f *Inspection, _ *Settings) { f.Mode, f.Servers = redisstore.ModeStandalone, f.Servers[1:] }},
 	{"role", "node of a cluster", Critical, func(f *Inspection, _ *Settings) {
-		f.Mode = redisstore.Standalone
+		f.Mode = redisstore.ModeStandalone
 		f.Servers[0].Info["cluster_enabled"] = "1"
 	}},
 	{"version", "Redis 6.0.9", Critical, onMaster(info("redis_version", "6.0.9"))},
@@ -216,7 +216,7 @@ var symptoms = []symptom{
 	}},
 	{"restarts", "and appendfsync always", OK, func(f *Inspection, with *Settings) {
 		another(f)
-		with.Restarts, with.Ack = redisstore.TrustRestarts, redisstore.AckAll
+		with.Restarts, with.Ack = redisstore.RestartsTrust, redisstore.AckAll
 	}},
 	{"wait-reach", "WAIT is refused, with --ack all", Critical, func(f *Inspection, with *Settings) {
 		f.Servers[0].Reach.WaitErr, with.Ack = "ERR unknown command 'wait'", redisstore.AckAll
@@ -340,7 +340,7 @@ func TestEachCheckFindsItsFactAndNothingInAHealthyRedis(t *testing.T) {
 	for _, kind := range []func(*Inspection){
 		func(*Inspection) {},
 		clustered,
-		func(f *Inspection) { f.Mode, f.Sentinels = redisstore.Standalone, nil },
+		func(f *Inspection) { f.Mode, f.Sentinels = redisstore.ModeStandalone, nil },
 	} {
 		facts, with := patient()
 		kind(facts)
@@ -393,7 +393,7 @@ func TestNothingIsFineBecauseNobodyCouldLook(t *testing.T) {
 		Addr: "10.0.0.1:6379", Master: true, Info: map[string]string{}, Config: map[string]string{}, ConfigUnseen: "NOPERM", Untried: "i/o timeout",
 		Clock: Clock{Err: "NOPERM"},
 	}
-	for _, f := range Examine(Inspection{Mode: redisstore.Standalone, LoggedIn: true, TLS: true, Servers: []Inspected{mute}}, Settings{}) {
+	for _, f := range Examine(Inspection{Mode: redisstore.ModeStandalone, LoggedIn: true, TLS: true, Servers: []Inspected{mute}}, Settings{}) {
 		if f.Severity == OK && !slices.Contains([]string{"role", "password", "tls", "scripts"}, f.ID) {
 			t.Errorf("%s of a server that tells nothing is fine: %+v", f.ID, f)
 		}

@@ -91,7 +91,7 @@ func serviceStore(s *Service, _ Settings) verdict {
 	switch {
 	case s.Store == "":
 		return verdict{}
-	case s.Store == string(redisstore.Embedded):
+	case s.Store == string(redisstore.ModeEmbedded):
 		return note("the embedded store", "one process, no replicas, and a restart loses all state", "coatcheck serve --redis URL")
 	case s.Ack == 0:
 		return note(s.Store+", --ack 0", "if its Redis has replicas, a failover loses writes that were confirmed",

@@ -14,7 +14,7 @@ func (g *Gateway) endBy(answer *http.Response, attempt *idempotency.Attempt, sai
 	x := exchangeOf(ctx)
 	switch word := strings.ToLower(strings.Join(said, ", ")); word {
 	case "true", "1", "?1":
-		attempt.NotBegun()
+		attempt.Release()
 		return
 	case "", "false", "0", "?0":
 	default:

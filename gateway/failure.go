@@ -71,14 +71,14 @@ func (g *Gateway) noAnswer(w http.ResponseWriter, r *http.Request, err error) {
 	case !isGuarded && failed == broken && r.Context().Err() != nil:
 		failed = clientGone
 	case isGuarded && failed == claimLost:
-		attempt.InDoubt()
+		attempt.Abandon()
 	case x.contact.untouched():
 		failed = unreachable
 		if isGuarded {
-			attempt.NotBegun()
+			attempt.Release()
 		}
 	case isGuarded:
-		attempt.InDoubt()
+		attempt.Abandon()
 	}
 	g.note(r.Context(), x, failed, err)
 	g.writeProblem(w, r, failed.problem(r.Context()))
@@ -226,7 +226,7 @@ func endsByItself(code api.Code, x *exchange) bool {
 // the service shows the operation in doubt. Without a known service the link leads to the policy.
 func (g *Gateway) stateLink(x *exchange, token, operation string) string {
 	switch {
-	case x.route != nil && x.route.Accept != idempotency.KeyOnly && token != "":
+	case x.route != nil && x.route.Accept != idempotency.AcceptKey && token != "":
 		return g.config.TokenService + "/token/" + url.PathEscape(token)
 	case operation != "" && g.config.TokenService != "":
 		return g.config.TokenService + "/operation/" + operation

@@ -36,7 +36,7 @@ func (r *Route) fields() yamlfile.Fields {
 		"principal": r.Caller.read,
 		"keys":      yamlfile.Text(&r.Keys),
 		"scope":     yamlfile.Text(&r.Scope),
-		"accept":    yamlfile.Choice(&r.Accept, idempotency.TokenOnly, idempotency.KeyOnly, idempotency.TokenOrKey),
+		"accept":    yamlfile.Choice(&r.Accept, idempotency.AcceptToken, idempotency.AcceptKey, idempotency.AcceptEither),
 		"required":  yamlfile.Bool(func(is bool) { r.Optional = !is }),
 
 		"key_header":          yamlfile.Words(&r.KeyHeaders),
@@ -45,7 +45,7 @@ func (r *Route) fields() yamlfile.Fields {
 		"canonical_json":      yamlfile.Bool(func(is bool) { r.CanonicalJSON = is }),
 		"fingerprint_headers": yamlfile.List(&r.Headers, 1),
 
-		"policy":  yamlfile.Choice(&r.Policy, idempotency.Hold, idempotency.Takeover),
+		"policy":  yamlfile.Choice(&r.Policy, idempotency.PolicyHold, idempotency.PolicyTakeover),
 		"resolve": r.readResolve,
 		"keep":    yamlfile.List(&r.Keep, 1),
 		"frees":   yamlfile.List(&r.Frees, 0),

@@ -58,9 +58,9 @@ type Config struct {
 	Principal func(*http.Request) (string, error)
 	OneCaller bool // as [idempotency.Config].OneCaller
 	// check the signature of issued tokens; nil = tokens are not signed
-	TokenKeys  []idempotency.Key
-	AnswerKeys []idempotency.Key // encrypt stored answers; nil = stored as they are
-	KeepOpen   time.Duration     // as in [idempotency.Config]
+	TokenKeys  []idempotency.Secret
+	AnswerKeys []idempotency.Secret // encrypt stored answers; nil = stored as they are
+	KeepOpen   time.Duration        // as in [idempotency.Config]
 
 	// AllowedHosts are names under which clients ask, beside addresses and localhost, such as
 	// shop.example or *.example.com. nil = every name; for the admin side no other.
@@ -157,7 +157,7 @@ func New(config Config) (*Gateway, error) {
 	g := &Gateway{config: config, store: config.Store, log: config.Logger, metrics: newMeasures(config.Metrics)}
 	g.door = config.door(config.MaxConnections)
 	g.health, g.audit = g.checker(), audit.New(config.Logger, config.AuditLog)
-	g.metrics.Ask("coatcheck_gateway_bytes_in_flight", metrics.Gauge,
+	g.metrics.Ask("coatcheck_gateway_bytes_in_flight", metrics.KindGauge,
 		"Memory that requests under way take, as far as it is counted: headers, guarded bodies and answers, and copying.", nil,
 		func(tell metrics.Tell) { tell(float64(g.door.BytesInFlight())) })
 	g.tokens = idempotency.New(config.Store, idempotency.Config{

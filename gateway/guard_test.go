@@ -73,7 +73,7 @@ func TestUpstreamWithoutAWholeAnswerLeavesTheTokenInDoubt(t *testing.T) {
 			first := r.do("POST", "/payments", "x", "Idempotency-Token: "+token)
 			r.wantCode(first, api.OutcomeUnknown)
 			expect.Equal(t, first.asked+": see", first.problem().See, "/token/"+token)
-			r.wantState(token, idempotency.InDoubt)
+			r.wantState(token, idempotency.StateInDoubt)
 			again := r.do("POST", "/payments", "x", "Idempotency-Token: "+token)
 			r.wantCode(again, api.IdempotencyUnknown)
 			expect.Equal(t, again.asked+": see", again.problem().See, "/token/"+token)
@@ -141,7 +141,7 @@ func TestUpstreamThatCanNotBeReachedGivesTheClaimBack(t *testing.T) {
 			r.wantCode(a, api.UpstreamUnavailable)
 			expect.Equal(t, a.asked+": Retry-After is there", a.header.Get("Retry-After") != "", true)
 		}
-		r.wantState(token, idempotency.Issued)
+		r.wantState(token, idempotency.StateIssued)
 		listener, err := net.Listen("tcp", address)
 		expect.MustEqual(t, "the error of listening again", err, nil)
 		upstream := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })}

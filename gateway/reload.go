@@ -112,7 +112,7 @@ func (g *Gateway) keepLocked(version string, err error) error {
 func (r Routes) fitting(store *redisstore.Store) error {
 	var found yamlfile.Faults
 	for _, route := range r.List {
-		if route.Ack > 0 && store.Mode() == redisstore.Embedded {
+		if route.Ack > 0 && store.Mode() == redisstore.ModeEmbedded {
 			found.Addf(route.line, "ack: the embedded store has no replicas")
 		}
 	}

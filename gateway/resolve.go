@@ -113,12 +113,12 @@ func (g *Gateway) resolver(route Route) idempotency.Resolver {
 func (g *Gateway) resolutionOf(answer *http.Response, limit int) (said idempotency.Resolution, err error) {
 	words := answer.Header.Values(resolutionHeader)
 	said.Decision = idempotency.Decision(strings.Join(words, ", "))
-	if said.Decision == idempotency.NotBegun {
+	if said.Decision == idempotency.DecisionNotBegun {
 		return said, nil
 	}
-	if said.Decision != idempotency.Happened {
+	if said.Decision != idempotency.DecisionHappened {
 		return said, fmt.Errorf("the service answers %d and %d headers %s, of which one has to say %s or %s",
-			answer.StatusCode, len(words), resolutionHeader, idempotency.Happened, idempotency.NotBegun)
+			answer.StatusCode, len(words), resolutionHeader, idempotency.DecisionHappened, idempotency.DecisionNotBegun)
 	}
 	body, err := io.ReadAll(io.LimitReader(answer.Body, int64(limit)+1))
 	if err != nil {

@@ -41,7 +41,7 @@ func TestRoutesFileOfTheContractIsTheDefaults(t *testing.T) {
 		expect.Equal(t, "ParseRoutes", routes, Routes{List: []Route{{
 			Match: []string{"POST /payments"},
 			Route: idempotency.Route{
-				Name: "POST /payments", Accept: idempotency.TokenOrKey, Policy: idempotency.Hold, Lease: 30 * time.Second, Retention: 24 * time.Hour,
+				Name: "POST /payments", Accept: idempotency.AcceptEither, Policy: idempotency.PolicyHold, Lease: 30 * time.Second, Retention: 24 * time.Hour,
 				MaxBody: 1 << 20, MaxAnswer: 1 << 20, MaxWait: 30 * time.Second, Doubts: []string{"408", "502", "503", "504"},
 			},
 			UpstreamTimeout: 30 * time.Second,
@@ -90,7 +90,7 @@ routes:
 		Match: []string{"PUT /orders/{id}", "PUT /orders/{id}/"}, Encoded: []string{"/", ";"}, MethodField: true,
 		ResolveAt: "POST /closed/{operation}",
 		Route: idempotency.Route{
-			Name: "PUT /orders/{id}", Accept: idempotency.TokenOnly, Policy: idempotency.Takeover, Lease: 500 * time.Millisecond, Retention: time.Minute, Ack: 2,
+			Name: "PUT /orders/{id}", Accept: idempotency.AcceptToken, Policy: idempotency.PolicyTakeover, Lease: 500 * time.Millisecond, Retention: time.Minute, Ack: 2,
 			MaxBody: 10, MaxAnswer: 20, MaxWait: routes[0].MaxWait, CanonicalJSON: true, Optional: true, Scope: "orders",
 			Keys: "orders", Keep: []string{"2xx", "404"}, Frees: []string{"401"}, Doubts: []string{}, Headers: []string{"X-Tenant"},
 		},
@@ -101,7 +101,7 @@ routes:
 	}
 	got := routes[1].Route
 	expect.Equal(t, "the second route", idempotency.Route{Name: got.Name, Accept: got.Accept, MaxWait: got.MaxWait},
-		idempotency.Route{Name: "/both", Accept: idempotency.KeyOnly, MaxWait: 5 * time.Second})
+		idempotency.Route{Name: "/both", Accept: idempotency.AcceptKey, MaxWait: 5 * time.Second})
 }
 
 // asRead leaves out on which line of the file a route stands.

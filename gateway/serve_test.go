@@ -154,7 +154,7 @@ func TestStopEndsGuardedWorkThatTakesTooLong(t *testing.T) {
 	expect.Error(t, "Serve", s.end(), context.DeadlineExceeded)
 	s.wantCode(<-told, api.OutcomeUnknown)
 	other := start(t, upstream.URL, payments, on(store))
-	other.wantState(token, idempotency.InDoubt)
+	other.wantState(token, idempotency.StateInDoubt)
 }
 
 // echoing is an upgraded connection through a gateway whose upstream sends back what it is sent.

@@ -150,7 +150,7 @@ func TestWebhooksOfFourSenders(t *testing.T) {
 // happened, and the other did not and runs again.
 func (d delivery) diesMidway(t *testing.T, r *rig, app *receiver, n int) {
 	t.Helper()
-	for i, decision := range []idempotency.Decision{idempotency.Happened, idempotency.NotBegun} {
+	for i, decision := range []idempotency.Decision{idempotency.DecisionHappened, idempotency.DecisionNotBegun} {
 		d := d.fresh(10*n + i)
 		before := app.ran()
 		app.mu.Lock()
@@ -161,7 +161,7 @@ func (d delivery) diesMidway(t *testing.T, r *rig, app *receiver, n int) {
 		var operation string
 		expect.Eventually(t, d.path+" is in doubt", func() bool {
 			status, _ := d.send(t, r, d.payload, "good")
-			list, _, err := r.g.tokens.InDoubt(t.Context(), idempotency.DoubtPage{Prefix: "POST " + d.path})
+			list, _, err := r.g.tokens.List(t.Context(), "POST "+d.path, "", 100)
 			if err != nil || len(list) == 0 {
 				return false
 			}
@@ -171,7 +171,7 @@ func (d delivery) diesMidway(t *testing.T, r *rig, app *receiver, n int) {
 		err := r.g.tokens.Settle(t.Context(), operation, idempotency.Settlement{Decision: decision, Answer: idempotency.Answer{Status: http.StatusOK}})
 		expect.MustEqual(t, "error of settling", err, nil)
 		status, _ = d.send(t, r, d.payload, "good")
-		runs := map[idempotency.Decision]int{idempotency.Happened: 1, idempotency.NotBegun: 2}[decision]
+		runs := map[idempotency.Decision]int{idempotency.DecisionHappened: 1, idempotency.DecisionNotBegun: 2}[decision]
 		expect.Equal(t, d.path+": runs after "+string(decision), app.ran()-before, runs)
 		expect.Equal(t, d.path+": accepted after "+string(decision), status/100, 2)
 	}

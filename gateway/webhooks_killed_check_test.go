@@ -120,12 +120,12 @@ func TestKilledReceiversHaveEachDeliveryOnce(t *testing.T) {
 // settle ends what is in doubt as the ledger says.
 func (p receiverProgram) settle(t *testing.T, r *rig) (happened, not int) {
 	t.Helper()
-	list, _, err := r.g.tokens.InDoubt(t.Context(), idempotency.DoubtPage{})
+	list, _, err := r.g.tokens.List(t.Context(), "", "", 100)
 	expect.MustEqual(t, "error of listing what is in doubt", err, nil)
 	for _, one := range list {
-		decision := idempotency.Settlement{Decision: idempotency.NotBegun}
+		decision := idempotency.Settlement{Decision: idempotency.DecisionNotBegun}
 		if p.effects(one.Name) > 0 {
-			decision = idempotency.Settlement{Decision: idempotency.Happened, Answer: idempotency.Answer{Status: http.StatusOK}}
+			decision = idempotency.Settlement{Decision: idempotency.DecisionHappened, Answer: idempotency.Answer{Status: http.StatusOK}}
 			happened++
 		} else {
 			not++

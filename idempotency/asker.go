@@ -173,7 +173,7 @@ func question(ctx context.Context, resolve Resolver, about Operation) (said Reso
 		}
 	}()
 	said, err = resolve(ctx, about)
-	if err == nil && said.Decision != Happened && said.Decision != NotBegun {
+	if err == nil && said.Decision != DecisionHappened && said.Decision != DecisionNotBegun {
 		err = errVain
 	}
 	return said, err
@@ -195,7 +195,7 @@ func (t *Tokens) settleResolved(ctx context.Context, operation string, said Reso
 // sweep looks at the list of operations in doubt until the asker is closed.
 func (a *asker) sweep() {
 	every := sweepEvery
-	if a.tokens.store.Mode() == redisstore.Cluster {
+	if a.tokens.store.Mode() == redisstore.ModeCluster {
 		every = sweepCluster
 	}
 	cursor := ""
@@ -215,7 +215,7 @@ func (a *asker) sweep() {
 // look asks about a page of the list, of operations whose routes have a resolver, and returns where
 // the next look begins: its cost does not grow with the list.
 func (a *asker) look(cursor string) (next string, err error) {
-	list, next, err := a.tokens.InDoubt(a.ctx, DoubtPage{Cursor: cursor, Max: maxScanned, passNewer: true})
+	list, next, err := a.tokens.inDoubt(a.ctx, doubtPage{Cursor: cursor, Max: maxScanned, passNewer: true})
 	for _, one := range list {
 		a.askOf(one)
 	}

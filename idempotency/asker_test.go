@@ -28,7 +28,7 @@ func (q *questioned) resolve(_ context.Context, o Operation) (Resolution, error)
 		q.names = map[string]int{}
 	}
 	q.names[o.Name]++
-	return Resolution{Decision: NotBegun}, nil
+	return Resolution{Decision: DecisionNotBegun}, nil
 }
 
 // looked looks at the whole list, waits until no question is under way, and returns how many
@@ -87,7 +87,7 @@ func TestResolverIsAskedAboutItsOwnOperationsAlone(t *testing.T) {
 			expect.Equal(t, "operations that it is asked about", asked.looked(t, tokens), map[bool]int{true: 1}[row.is])
 			found, err := tokens.Operation(t.Context(), operation)
 			expect.NoError(t, "Operation", err)
-			expect.Equal(t, "whether it is still in doubt", found.State == InDoubt, !row.is)
+			expect.Equal(t, "whether it is still in doubt", found.State == StateInDoubt, !row.is)
 		})
 	}
 }
@@ -130,8 +130,8 @@ func TestResolverThatHangsDelaysNoOtherRoute(t *testing.T) {
 	_, err = tokens.asker.look("")
 	expect.NoError(t, "a look at the list", err)
 	expect.Eventually(t, "the other route's doubt is over", func() bool {
-		found, err := tokens.Status(t.Context(), ClientKey("", "POST /pay", "k"))
-		return err != nil || found.State != InDoubt
+		found, err := tokens.Status(t.Context(), Key{Scope: "POST /pay", ID: "k"})
+		return err != nil || found.State != StateInDoubt
 	})
 }
 
@@ -174,7 +174,7 @@ func TestRecordOfANewerVersionHoldsNoQuestionUp(t *testing.T) {
 	undecided(t, tokens, "POST /pay", "POST /pay", "k", asked.resolve)
 	at := tokens.keysOf(newer)[0]
 	setWord(t, tokens, at, "state", "@2:9.9.9 claimed")
-	_, _, err := tokens.InDoubt(t.Context(), DoubtPage{})
+	_, _, err := tokens.inDoubt(t.Context(), doubtPage{})
 	expect.Error(t, "a page for people", err, redisstore.ErrNewer)
 	tokens.asker.answersFor("POST /pay", asked.resolve)
 	expect.Equal(t, "operations that are asked about", asked.looked(t, tokens), 1)
@@ -191,7 +191,7 @@ func TestDoWaitsForAQuestionThatIsUnderWay(t *testing.T) {
 		<-mayAnswer
 		return ledger.resolve(ctx, o)
 	}}
-	key := ClientKey("", "", "job")
+	key := Key{ID: "job"}
 	_, err := tokens.Do(t.Context(), key, options, func(ctx context.Context, attempt *Attempt) ([]byte, error) {
 		ledger.enter(attempt)
 		return nil, errProvider

@@ -14,7 +14,8 @@ type Attempt struct {
 	// larger than that of every earlier attempt of this token; below 2^53. Send it to a resource
 	// that must refuse an older attempt
 	Fence int64
-	// counts from 1; more only under Takeover, or for an issued token whose attempt never began
+	// counts from 1; more only under PolicyTakeover, or for an issued token whose attempt never
+	// began
 	Number int
 	// 32 characters that name the operation: the same for all attempts of one token or key,
 	// different for any other. Fit for a unique column
@@ -23,20 +24,20 @@ type Attempt struct {
 	inDoubt   atomic.Bool
 }
 
-// NotBegun states that the operation provably had no effect, such as a request that failed
+// Release states that the operation provably had no effect, such as a request that failed
 // validation: the answer is sent but not recorded, and the same token may be used again, with
 // another payload too. A handler that has had any effect outside must not call it.
-func (a *Attempt) NotBegun() { a.notBegun.Store(true) }
+func (a *Attempt) Release() { a.notBegun.Store(true) }
 
-// InDoubt states that the operation may or may not have had its effect, such as a call to another
+// Abandon states that the operation may or may not have had its effect, such as a call to another
 // service that timed out: the answer is sent but not recorded, and the token is in doubt at once.
-// Under Hold later requests get "outcome unknown"; under Takeover the next one may run. It wins
-// over NotBegun.
-func (a *Attempt) InDoubt() { a.inDoubt.Store(true) }
+// Under Hold later requests get "outcome unknown"; under PolicyTakeover the next one may run. It
+// wins over Release.
+func (a *Attempt) Abandon() { a.inDoubt.Store(true) }
 
 func (a *Attempt) doubt(is bool) {
 	if is {
-		a.InDoubt()
+		a.Abandon()
 	}
 }
 
@@ -48,8 +49,8 @@ func FromContext(ctx context.Context) (attempt *Attempt, ok bool) {
 	return attempt, ok
 }
 
-// heartbeat starts the heartbeat of the claim. Under Takeover the handler's context ends when the
-// lease can have ended, even if Redis is silent: from then on another attempt may run.
+// heartbeat starts the heartbeat of the claim. Under PolicyTakeover the handler's context ends when
+// the lease can have ended, even if Redis is silent: from then on another attempt may run.
 func (run *run) heartbeat(cancel context.CancelCauseFunc) *keepalive.Heartbeat {
 	claim := keepalive.Claim{
 		Lease: run.options.Lease,
@@ -63,7 +64,7 @@ func (run *run) heartbeat(cancel context.CancelCauseFunc) *keepalive.Heartbeat {
 		},
 		End: cancel,
 	}
-	if run.options.Policy == Takeover {
+	if run.options.Policy == PolicyTakeover {
 		claim.Late = ErrSuperseded
 	}
 	return keepalive.Beat(run.claimed, claim)

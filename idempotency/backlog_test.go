@@ -26,10 +26,10 @@ func TestClaimsTakeNoRoomFromAnswers(t *testing.T) {
 		tokens, _ := silentTokens(t)
 		tokens.claims.limit = 10 * jobSize
 		for i := range 1000 {
-			tokens.giveBack(ClientKey("", "r", fmt.Sprint("claim", i)), "owner", ClaimOptions{}.withDefaults())
+			tokens.giveBack(Key{Scope: "r", ID: fmt.Sprint("claim", i)}, "owner", ClaimOptions{}.withDefaults())
 		}
 		for i := range 2000 {
-			tokens.completeLater(t.Context(), ClientKey("", "r", fmt.Sprint("answer", i)), "owner", Answer{Status: 200, Body: []byte("paid")}, &Attempt{})
+			tokens.completeLater(t.Context(), Key{Scope: "r", ID: fmt.Sprint("answer", i)}, "owner", Answer{Status: 200, Body: []byte("paid")}, &Attempt{})
 		}
 		answers, claims := tokens.Backlogs()
 		expect.Equal(t, "answers that wait", answers.Operations, 2000)
@@ -55,9 +55,9 @@ func TestAnswersWithoutRoomAreRecordedWithoutTheirBodies(t *testing.T) {
 func TestWhatIsDroppedIsCountedAndLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens, log := silentTokens(t)
-		key := ClientKey("", "r", "k")
+		key := Key{Scope: "r", ID: "k"}
 		// until another attempt can take it over
-		tokens.giveBack(key, "owner", ClaimOptions{Policy: Takeover, Lease: time.Second})
+		tokens.giveBack(key, "owner", ClaimOptions{Policy: PolicyTakeover, Lease: time.Second})
 		tokens.completeLater(t.Context(), key, "owner", Answer{Status: 200}, &Attempt{})
 		time.Sleep(time.Hour)
 		tokens.completeLater(t.Context(), key, "owner", Answer{Status: 200}, &Attempt{})
@@ -79,7 +79,7 @@ func TestWithoutALoggerTheProgramsOwnIsTold(t *testing.T) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
 	synctest.Test(t, func(t *testing.T) {
 		tokens := newTokens(t, closedStore(t))
-		tokens.completeLater(t.Context(), ClientKey("", "r", "k"), "owner", Answer{Status: 200}, &Attempt{})
+		tokens.completeLater(t.Context(), Key{Scope: "r", ID: "k"}, "owner", Answer{Status: 200}, &Attempt{})
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		expect.Error(t, "Close with an answer that is not recorded", tokens.Close(ended), context.Canceled)
@@ -130,7 +130,7 @@ func TestClaimOfWhatIsAnsweredIsNotGivenBackAgainAndAgain(t *testing.T) {
 			tokens.giveBack(key, "somebody else", ClaimOptions{Lease: time.Hour}.withDefaults())
 		}
 		expect.Eventually(t, "no claim waits", func() bool { _, claims := tokens.Backlogs(); return claims == Backlog{Kind: "claim"} })
-		wantState(t, tokens, key, Completed)
+		wantState(t, tokens, key, StateCompleted)
 	})
 }
 

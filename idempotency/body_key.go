@@ -34,7 +34,7 @@ func (g *guard) looksIntoBody(r *http.Request, err error) bool {
 
 // takeKey reads a request's body, as takeBody does, and the key in it. The fingerprint is of all
 // but the body.
-func (g *guard) takeKey(r *http.Request, space string) (key OperationKey, fingerprint string, err error) {
+func (g *guard) takeKey(r *http.Request, space string) (key Key, fingerprint string, err error) {
 	if _, err := takeBody(r, space, g.route); err != nil {
 		return key, "", err
 	}
@@ -53,7 +53,7 @@ func (g *guard) takeKey(r *http.Request, space string) (key OperationKey, finger
 		return key, "", err
 	}
 	who, err := g.principal(r)
-	return ClientKey(who, space, text), fingerprint, err
+	return Key{Principal: who, Scope: space, ID: text}.named(), fingerprint, err
 }
 
 // wholeNumber matches a JSON number that has one spelling.

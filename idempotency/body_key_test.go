@@ -175,7 +175,7 @@ func TestAPayloadWithoutAKeyPassesWhereNoneIsNeeded(t *testing.T) {
 func TestRoutesWithKeysElsewhereAreChecked(t *testing.T) {
 	for _, route := range []Route{
 		{KeyFromBody: []string{"id"}}, {KeyFromBody: []string{"/~2"}}, {KeyFromBody: []string{"/" + strings.Repeat("x", 200)}}, {KeyHeaders: []string{"a b"}},
-		{Accept: TokenOnly, KeyFromBody: []string{"/id"}}, {Accept: TokenOnly, KeyHeaders: []string{"webhook-id"}},
+		{Accept: AcceptToken, KeyFromBody: []string{"/id"}}, {Accept: AcceptToken, KeyHeaders: []string{"webhook-id"}},
 	} {
 		if route.Check() == nil {
 			t.Errorf("Check of %+v: no error", route)
@@ -184,9 +184,9 @@ func TestRoutesWithKeysElsewhereAreChecked(t *testing.T) {
 	for _, route := range []Route{{KeyFromBody: []string{"/id"}}, {KeyFromBody: []string{"/a~1b/0/~0"}}, {KeyFromBody: []string{"/"}}, {KeyHeaders: []string{"webhook-id"}}} {
 		expect.Error(t, fmt.Sprintf("Check of %+v", route), route.Check(), nil)
 	}
-	expect.Equal(t, "published", Route{Name: "POST /hooks", KeyHeaders: []string{"webhook-id"}, KeyFromBody: []string{"/id"}, Accept: KeyOnly}.Published().Headers,
+	expect.Equal(t, "published", Route{Name: "POST /hooks", KeyHeaders: []string{"webhook-id"}, KeyFromBody: []string{"/id"}, Accept: AcceptKey}.Published().Headers,
 		[]string{"Webhook-Id"})
-	expect.Equal(t, "published with Idempotency-Key", Route{KeyHeaders: []string{"webhook-id"}, Accept: KeyOnly}.Published().Headers, []string{"Webhook-Id", KeyHeader})
+	expect.Equal(t, "published with Idempotency-Key", Route{KeyHeaders: []string{"webhook-id"}, Accept: AcceptKey}.Published().Headers, []string{"Webhook-Id", KeyHeader})
 	for _, row := range []struct {
 		route Route
 		want  string

@@ -38,7 +38,7 @@ func newCallers(log *slog.Logger, one bool) *callers {
 
 // WarnNameless logs, once a minute at most, that a request with a client's own key on a route does
 // not say who sends it, if its principal is "": all such callers are one. [Tokens.Middleware] calls
-// it; it is for other guards that make a [ClientKey] for a caller. With [Config].OneCaller it does
+// it; it is for other guards that make a [Key] for a caller. With [Config].OneCaller it does
 // nothing.
 func (t *Tokens) WarnNameless(ctx context.Context, principal, route string) {
 	if c := t.callers; principal == "" && !c.one && c.isDue(&c.nameless, time.Now()) {

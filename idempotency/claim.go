@@ -19,58 +19,57 @@ import (
 // Policy is the outcome of a token whose attempt fell silent.
 type Policy string
 
-// The policies. A claim that was made under Hold stays under Hold, whatever a later request asks
-// for.
+// The policies. A claim that was made under Hold stays under PolicyHold, whatever a later request
+// asks for.
 const (
-	Hold     Policy = "hold"     // it stays in doubt: nothing runs again. The default
-	Takeover Policy = "takeover" // the next request may run, with a larger fence
+	PolicyHold     Policy = "hold"     // it stays in doubt: nothing runs again. The default
+	PolicyTakeover Policy = "takeover" // the next request may run, with a larger fence
 )
 
-// OperationKey names the record of one operation.
-type OperationKey struct {
-	record string
-	issued bool // only a token that was issued will do
-	// whose it is, so that [Operation.IsOf] tells it
-	principal string
-	token     string // that was issued: its signature is checked where tokens are signed
-	text      string // of a client's own key
-	scope     string // likewise
+// Key names one operation: by an id that the caller's work has already, of a message, a webhook's
+// event, or a job and its day. The same id in another scope or from another principal is another
+// operation. POST /operation/claim of the service and DoKey of package client name the same
+// operation by the same three. A key without an id, as of a message that has none, is none: what it
+// is given to answers [ErrKeyMissing]. [IssuedToken] and [KeyNamed] make keys of another kind.
+type Key struct {
+	Principal string // whose it is; "" = nobody's
+	Scope     string // keeps ids of different kinds apart; that of a guarded route is the route
+	ID        string
+
+	record string // the operation's name; "" = not computed yet
+	issued bool   // only a token that was issued will do
+	token  string // that was issued: its signature is checked where tokens are signed
 }
 
 // IssuedToken is the key of a token that this service issued to a principal. To any other principal
 // it is unknown.
-func IssuedToken(principal, token string) OperationKey {
-	return OperationKey{record: names.Digest("token", principal, token), issued: true, principal: principal, token: token}
+func IssuedToken(principal, token string) Key {
+	return Key{record: names.Digest("token", principal, token), issued: true, Principal: principal, token: token}
 }
 
-// ClientKey is the key of an operation by an id that the caller's work has already: of a message, a
-// webhook's event, or a job and its day. The operation is principal, scope and key: the same key in
-// another scope or from another principal is another operation. The scope keeps keys of different
-// kinds apart; that of a request to a guarded route is the route. POST /operation/claim of the
-// service and DoKey of package client name the same operation by the same three. An empty key, as
-// of a message without an id, is none: what it is given to answers [ErrKeyMissing].
-func ClientKey(principal, scope, key string) OperationKey {
-	if key == "" {
-		return OperationKey{}
+// named is the key with the operation's name.
+func (k Key) named() Key {
+	if k.record == "" && k.ID != "" {
+		k.record = names.Digest("key", k.Principal, k.Scope, k.ID)
 	}
-	return OperationKey{record: names.Digest("key", principal, scope, key), principal: principal, text: key, scope: scope}
+	return k
 }
 
 // Operation returns the name of the operation, under which [Tokens.Operation] and [Tokens.Settle]
 // know it. It is a digest, from which the key cannot be read.
-func (k OperationKey) Operation() string { return k.record }
+func (k Key) Operation() string { return k.named().record }
 
-// OperationNamed is the key of an operation by its name, for who has claimed it under a client's
+// KeyNamed is the key of an operation by its name, for who has claimed it under a client's
 // own key. It is not for a claim.
-func OperationNamed(name string) OperationKey {
+func KeyNamed(name string) Key {
 	if !names.Digested.MatchString(name) {
-		return OperationKey{}
+		return Key{}
 	}
-	return OperationKey{record: name}
+	return Key{record: name}
 }
 
 // unknown is the refusal where there is no record of the key.
-func (k OperationKey) unknown() error {
+func (k Key) unknown() error {
 	if k.issued {
 		return ErrUnknownToken
 	}
@@ -81,7 +80,7 @@ func (k OperationKey) unknown() error {
 // default.
 type ClaimOptions struct {
 	Fingerprint string        // of the request: another one is refused. It must not be empty
-	Policy      Policy        // "" = Hold
+	Policy      Policy        // "" = PolicyHold
 	Lease       time.Duration // how long the attempt may be silent, MinLease to MaxLease; 0 = 30 s
 	// how long the answer stays, from when it is recorded; a repeat does not renew it. Up to
 	// MaxRetention; 0 = 24 h. Without an answer the record stays for [Config].KeepOpen
@@ -110,14 +109,14 @@ type ClaimOptions struct {
 const AnyScope = "*"
 
 func (t ClaimOptions) withDefaults() ClaimOptions {
-	t.Policy = cmp.Or(t.Policy, Hold)
+	t.Policy = cmp.Or(t.Policy, PolicyHold)
 	t.Lease = cmp.Or(t.Lease, 30*time.Second)
 	t.Retention = cmp.Or(t.Retention, day)
 	return t
 }
 
 func (t ClaimOptions) check() error {
-	if t.Policy != Hold && t.Policy != Takeover {
+	if t.Policy != PolicyHold && t.Policy != PolicyTakeover {
 		return fmt.Errorf("idempotency: policy %q: hold or takeover", t.Policy)
 	}
 	if t.Lease < MinLease || t.Lease > MaxLease {
@@ -148,7 +147,7 @@ type Outcome struct {
 }
 
 // claim is Claim for an owner.
-func (t *Tokens) claim(ctx context.Context, key OperationKey, options ClaimOptions, owner string) (Outcome, error) {
+func (t *Tokens) claim(ctx context.Context, key Key, options ClaimOptions, owner string) (Outcome, error) {
 	options = options.withDefaults()
 	if err := options.check(); err != nil {
 		return Outcome{}, err
@@ -171,11 +170,11 @@ func (t *Tokens) claim(ctx context.Context, key OperationKey, options ClaimOptio
 }
 
 // terms are what a claim writes into the record as it is, see scripts/lib/record.lua.
-func (t ClaimOptions) terms(key OperationKey) string {
+func (t ClaimOptions) terms(key Key) string {
 	return strings.Join([]string{
 		strconv.FormatInt(t.Retention.Milliseconds(), 10), strconv.FormatInt(t.Lease.Milliseconds(), 10),
 		fingerprintWord(t.Fingerprint), string(t.Policy),
-		shownRoute(cmp.Or(t.Route, key.scope)), shownRequest(t.RequestID), whose(key.principal), word(t.Resolve != nil, "1"),
+		shownRoute(cmp.Or(t.Route, key.Scope)), shownRequest(t.RequestID), whose(key.Principal), word(t.Resolve != nil, "1"),
 	}, "\t")
 }
 
@@ -207,14 +206,14 @@ func whose(principal string) string {
 	return names.Digest("principal", principal)
 }
 
-func birth(key OperationKey) string {
+func birth(key Key) string {
 	if key.issued {
 		return "issued"
 	}
 	return "any"
 }
 
-func (t *Tokens) outcome(ctx context.Context, reply scripts.Reply, key OperationKey, owner string) (Outcome, error) {
+func (t *Tokens) outcome(ctx context.Context, reply scripts.Reply, key Key, owner string) (Outcome, error) {
 	switch reply.Word() {
 	case "granted":
 		grant := Grant{LeaseToken: owner}
@@ -251,7 +250,7 @@ func (t *Tokens) outcome(ctx context.Context, reply scripts.Reply, key Operation
 
 // stored is the recorded answer of a replay. A large one has to be asked for, so that others do not
 // wait for it on a round trip that they share. Nothing is done if that fails.
-func (t *Tokens) stored(ctx context.Context, reply scripts.Reply, key OperationKey) (stored string, err error) {
+func (t *Tokens) stored(ctx context.Context, reply scripts.Reply, key Key) (stored string, err error) {
 	if len(reply.Values()) < 2 {
 		err = reply.Scan(&stored)
 		return stored, err
@@ -287,10 +286,11 @@ func (t *Tokens) on(ack int) *redisstore.Store {
 // Complete records the answer of the attempt that leaseToken proves, for the retention of its
 // claim. Repeating it is harmless; a late answer is accepted unless another attempt took over.
 // ErrSuperseded: another attempt has the claim. ErrUnknownToken: the record is gone.
-func (t *Tokens) Complete(ctx context.Context, key OperationKey, leaseToken string, answer Answer) error {
+func (t *Tokens) Complete(ctx context.Context, key Key, leaseToken string, answer Answer) error {
 	if err := answer.check(); err != nil {
 		return err
 	}
+	key = key.named()
 	sealed := t.answerKeys.seal(key.record, answer)
 	reply, err := t.owned(ctx, scripts.TokenComplete, key, leaseToken, sealed, t.done)
 	if err == nil && reply.Word() == "ok" && t.completed != nil {
@@ -302,7 +302,7 @@ func (t *Tokens) Complete(ctx context.Context, key OperationKey, leaseToken stri
 // Extend is the heartbeat of the attempt that leaseToken proves: its lease ends that long from now
 // (0 = the lease it was claimed with). It returns the end of the lease by the Redis server's clock.
 // Errors as Complete.
-func (t *Tokens) Extend(ctx context.Context, key OperationKey, leaseToken string, lease time.Duration) (time.Time, error) {
+func (t *Tokens) Extend(ctx context.Context, key Key, leaseToken string, lease time.Duration) (time.Time, error) {
 	milliseconds := ""
 	if lease != 0 {
 		if lease < MinLease || lease > MaxLease {
@@ -310,17 +310,17 @@ func (t *Tokens) Extend(ctx context.Context, key OperationKey, leaseToken string
 		}
 		milliseconds = strconv.FormatInt(lease.Milliseconds(), 10)
 	}
-	return t.extend(ctx, key, leaseToken, milliseconds)
+	return t.extend(ctx, key.named(), leaseToken, milliseconds)
 }
 
 // Abandon states that the attempt that leaseToken proves has ended without an answer: the token is
 // in doubt from now on, for [Config].KeepOpen at least. Errors as Complete.
-func (t *Tokens) Abandon(ctx context.Context, key OperationKey, leaseToken string) error {
-	_, err := t.extend(ctx, key, leaseToken, "0")
+func (t *Tokens) Abandon(ctx context.Context, key Key, leaseToken string) error {
+	_, err := t.extend(ctx, key.named(), leaseToken, "0")
 	return err
 }
 
-func (t *Tokens) extend(ctx context.Context, key OperationKey, leaseToken, lease string) (time.Time, error) {
+func (t *Tokens) extend(ctx context.Context, key Key, leaseToken, lease string) (time.Time, error) {
 	reply, err := t.owned(ctx, scripts.TokenExtend, key, leaseToken, lease, t.keepOpen.Milliseconds(), t.done)
 	if err != nil {
 		return time.Time{}, err
@@ -333,15 +333,15 @@ func (t *Tokens) extend(ctx context.Context, key OperationKey, leaseToken, lease
 // Release gives a claim back, so that the next request may begin. It is only for an attempt that
 // provably never began. Errors as Complete. A client's own key is forgotten by it, unless there
 // were other attempts: then a second Release answers ErrUnknownToken.
-func (t *Tokens) Release(ctx context.Context, key OperationKey, leaseToken string) error {
-	_, err := t.owned(ctx, scripts.TokenRelease, key, leaseToken, t.done)
+func (t *Tokens) Release(ctx context.Context, key Key, leaseToken string) error {
+	_, err := t.owned(ctx, scripts.TokenRelease, key.named(), leaseToken, t.done)
 	return err
 }
 
 // owned runs a script that only the owner of a claim may run. The scripts compare leaseToken with
 // the words of a record: a text that could be several of them is no proof of anything, as "" is.
 func (t *Tokens) owned(
-	ctx context.Context, script *scripts.Script, key OperationKey, leaseToken string, args ...any,
+	ctx context.Context, script *scripts.Script, key Key, leaseToken string, args ...any,
 ) (scripts.Reply, error) {
 	if err := t.genuine(key); err != nil {
 		return nil, err

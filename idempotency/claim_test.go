@@ -22,10 +22,10 @@ func TestTokenGoesThroughItsStates(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokens(t, store)
 		key := issue(t, tokens, "")
-		wantState(t, tokens, key, Issued)
+		wantState(t, tokens, key, StateIssued)
 
 		grant := claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Lease: time.Hour})
-		wantState(t, tokens, key, Claimed)
+		wantState(t, tokens, key, StateClaimed)
 		if grant.Fence <= 0 || grant.Attempt != 1 || grant.LeaseToken == "" {
 			t.Errorf("Claim: got grant %+v, want attempt 1, with a positive fence and an owner", grant)
 		}
@@ -35,7 +35,7 @@ func TestTokenGoesThroughItsStates(t *testing.T) {
 		for range 2 { // a lost reply may be asked for again
 			expect.Error(t, "Complete", tokens.Complete(t.Context(), key, grant.LeaseToken, answer), nil)
 		}
-		wantState(t, tokens, key, Completed)
+		wantState(t, tokens, key, StateCompleted)
 
 		outcome, err := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f"})
 		expect.Error(t, "Claim of a completed token", err, nil)
@@ -47,7 +47,7 @@ func TestTokenGoesThroughItsStates(t *testing.T) {
 
 func TestClaimReportsARunningAttempt(t *testing.T) {
 	tokens := embeddedTokens(t)
-	key := ClientKey("", "r", "k")
+	key := Key{Scope: "r", ID: "k"}
 	claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Lease: time.Hour})
 
 	_, err := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f"})
@@ -104,7 +104,7 @@ func TestClaimOptionsOutOfBoundsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 			t.Errorf("Claim with %+v: got no error", options)
 		}
 	}
-	wantState(t, tokens, key, Issued)
+	wantState(t, tokens, key, StateIssued)
 	for _, ttl := range []time.Duration{time.Millisecond, -1, 100 * 365 * 24 * time.Hour} {
 		if _, err := tokens.Issue(t.Context(), "", "", ttl); err == nil {
 			t.Errorf("Issue with a ttl of %v: got no error", ttl)
@@ -118,20 +118,20 @@ func TestLapsedClaim(t *testing.T) {
 	for _, row := range []struct {
 		first, next Policy
 		taken       bool
-	}{{Hold, Hold, false}, {Hold, Takeover, false}, {Takeover, Hold, false}, {Takeover, Takeover, true}} {
+	}{{PolicyHold, PolicyHold, false}, {PolicyHold, PolicyTakeover, false}, {PolicyTakeover, PolicyHold, false}, {PolicyTakeover, PolicyTakeover, true}} {
 		t.Run(fmt.Sprintf("%s then %s", row.first, row.next), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tokens := embeddedTokens(t)
 				key := issue(t, tokens, "")
 				old := claim(t, tokens, key, ClaimOptions{Fingerprint: "f", Policy: row.first, Lease: time.Second})
 				time.Sleep(1100 * time.Millisecond)
-				wantState(t, tokens, key, InDoubt)
+				wantState(t, tokens, key, StateInDoubt)
 
 				outcome, err := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f", Policy: row.next})
 				if !row.taken {
 					expect.Error(t, "Claim after the lease", err, ErrInDoubt)
 					expect.Error(t, "Complete by a late owner that was not replaced", tokens.Complete(t.Context(), key, old.LeaseToken, answer), nil)
-					wantState(t, tokens, key, Completed)
+					wantState(t, tokens, key, StateCompleted)
 					return
 				}
 				if err != nil || outcome.Grant.Attempt != 2 || outcome.Grant.Fence <= old.Fence {
@@ -146,7 +146,7 @@ func TestLapsedClaim(t *testing.T) {
 				}
 				_, err = tokens.Extend(t.Context(), key, old.LeaseToken, time.Minute)
 				expect.Error(t, "extend by the superseded owner", err, ErrSuperseded)
-				wantState(t, tokens, key, Claimed)
+				wantState(t, tokens, key, StateClaimed)
 			})
 		})
 	}
@@ -155,11 +155,11 @@ func TestLapsedClaim(t *testing.T) {
 func TestLapsedClaimHasExactlyOneHeirAmongManyRetries(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokens(t, store)
-		options := ClaimOptions{Fingerprint: "f", Policy: Takeover, Lease: time.Hour}
+		options := ClaimOptions{Fingerprint: "f", Policy: PolicyTakeover, Lease: time.Hour}
 		key := issue(t, tokens, "")
 		old := claim(t, tokens, key, options)
 		lapse(t, tokens, tokens.keys(key)[0])
-		wantState(t, tokens, key, InDoubt)
+		wantState(t, tokens, key, StateInDoubt)
 		var heirs atomic.Int64
 		var wg sync.WaitGroup
 		for range 50 {
@@ -187,7 +187,7 @@ func TestExtendWithoutALeaseKeepsTheOneOfTheClaim(t *testing.T) {
 			t.Errorf("Extend a minute after the grant: got %v and error %v, want a minute after %v", until, err, grant.Until)
 		}
 		expect.Error(t, "Abandon", tokens.Abandon(t.Context(), key, grant.LeaseToken), nil)
-		wantState(t, tokens, key, InDoubt)
+		wantState(t, tokens, key, StateInDoubt)
 	})
 }
 
@@ -198,7 +198,7 @@ func TestReleaseGivesTheTokenBack(t *testing.T) {
 	for range 2 {
 		expect.Error(t, "Release", tokens.Release(t.Context(), key, first.LeaseToken), nil)
 	}
-	wantState(t, tokens, key, Issued)
+	wantState(t, tokens, key, StateIssued)
 	second := claim(t, tokens, key, ClaimOptions{Fingerprint: "another request"})
 	if second.Fence <= first.Fence || second.Attempt != 2 {
 		t.Errorf("Claim after Release: got %+v, want attempt 2 with a fence over %d", second, first.Fence)
@@ -220,7 +220,7 @@ func TestTokensExpireAndAnswersStayForTheirRetention(t *testing.T) {
 		_, err = tokens.Status(t.Context(), IssuedToken("", unused.Value))
 		expect.Error(t, "Status of a token past its ttl", err, ErrUnknownToken)
 		time.Sleep(47 * time.Hour)
-		wantState(t, tokens, used, Completed)
+		wantState(t, tokens, used, StateCompleted)
 		time.Sleep(2 * time.Hour)
 		_, err = tokens.Claim(t.Context(), used, ClaimOptions{Fingerprint: "f"})
 		expect.Error(t, "Claim of a token past its retention", err, ErrUnknownToken)
@@ -232,7 +232,7 @@ func TestTokensExpireAndAnswersStayForTheirRetention(t *testing.T) {
 func TestALeaseTokenThatPeopleChoseIsRefused(t *testing.T) {
 	t.Parallel()
 	tokens := embeddedTokens(t)
-	key := ClientKey("", "orders", "42")
+	key := Key{Scope: "orders", ID: "42"}
 	for _, name := range []string{"orders-service-eu", "worker-1-of-orders-in-eu", NewLeaseToken() + "x"} {
 		_, err := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f", LeaseToken: name})
 		expect.Contains(t, "error of Claim with the lease token "+name, fmt.Sprint(err), "NewLeaseToken")
@@ -252,8 +252,8 @@ func TestALeaseTokenThatPeopleChoseIsRefused(t *testing.T) {
 func TestLeaseTokenWithWordsOfTheRecordProvesNothing(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokens(t, store)
-		for _, decision := range []Decision{Refuse, Happened} {
-			key := ClientKey("", "", string(decision))
+		for _, decision := range []Decision{DecisionRefuse, DecisionHappened} {
+			key := Key{ID: string(decision)}
 			grant := claim(t, tokens, key, ClaimOptions{Fingerprint: "f"})
 			expect.NoError(t, "Abandon", tokens.Abandon(t.Context(), key, grant.LeaseToken))
 			doubtful, err := tokens.Status(t.Context(), key)

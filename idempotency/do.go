@@ -21,21 +21,21 @@ type Result struct {
 	NotKept  bool   // it ran before, and returned more than 1 MiB, which was not kept
 }
 
-// Do runs a function once for a key: for the id that its work has already ([ClientKey]), as a
-// message or a job has one, or for a token ([IssuedToken]). It claims, extends and completes as
-// Middleware does, and as DoKey and Do of package client do over HTTP. If the function returns no
-// error, its value is recorded and every later Do gets it. If it returns an error, the operation
-// may have happened: it is in doubt, and under Takeover the next Do may run at once; an attempt
-// that called NotBegun is given back instead. A panic leaves the operation in doubt and is passed
-// on.
+// Do runs a function once for a key: for the id that its work has already ([Key]), as a message or
+// a job has one, or for a token ([IssuedToken]). It claims, extends and completes as Middleware
+// does, and as DoKey and Do of package client do over HTTP. If the function returns no error, its
+// value is recorded and every later Do gets it. If it returns an error, the operation may have
+// happened: it is in doubt, and under PolicyTakeover the next Do may run at once; an attempt that
+// called Release is given back instead. A panic leaves the operation in doubt and is passed on.
 //
 // The function's context ends with ctx, with the cause ErrSuperseded when the claim is lost, and
 // with ErrUnknownToken when Redis has lost the token. Do's error is one of Claim's, and the
 // function did not run; or a [*WorkError] with the function's own, and also redisstore.ErrLost if
 // the claim was lost meanwhile; or ErrSuperseded if another attempt took over before the value was
 // recorded. Without a fingerprint in the options, the same key is taken for the same operation.
-func (t *Tokens) Do(ctx context.Context, key OperationKey, options ClaimOptions,
+func (t *Tokens) Do(ctx context.Context, key Key, options ClaimOptions,
 	work func(context.Context, *Attempt) ([]byte, error)) (Result, error) {
+	key = key.named()
 	options.Fingerprint = cmp.Or(options.Fingerprint, "do")
 	run, outcome, err := t.beginOrResolve(ctx, key, options)
 	if err != nil {
@@ -64,11 +64,11 @@ func (t *Tokens) Do(ctx context.Context, key OperationKey, options ClaimOptions,
 }
 
 // beginOrResolve is begin, for Do. If the operation is in doubt it waits for its resolver.
-func (t *Tokens) beginOrResolve(ctx context.Context, key OperationKey, options ClaimOptions) (*run, Outcome, error) {
+func (t *Tokens) beginOrResolve(ctx context.Context, key Key, options ClaimOptions) (*run, Outcome, error) {
 	if options.Resolve == nil {
 		return t.begin(ctx, key, options)
 	}
-	t.asker.answersFor(cmp.Or(options.Route, key.scope), options.Resolve)
+	t.asker.answersFor(cmp.Or(options.Route, key.Scope), options.Resolve)
 	run, outcome, err := t.beginOrAsk(ctx, key, options)
 	if !errors.Is(err, ErrInDoubt) && !errors.Is(err, errInQuestion) {
 		return run, outcome, err

@@ -22,7 +22,7 @@ import (
 func TestDoRunsOnceAmongManyDeliveries(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokens(t, store)
-		key := ClientKey("", "consumer", "message-1")
+		key := Key{Scope: "consumer", ID: "message-1"}
 		var runs, replayed, busy atomic.Int64
 		var wg sync.WaitGroup
 		for range 50 {
@@ -58,7 +58,7 @@ func TestScopeOfAKeyIsShownAsItsRoute(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokens(t, store)
 		for route, want := range map[string]string{"": "orders", "POST /orders": "POST /orders"} {
-			key := ClientKey("", "orders", "message of "+want)
+			key := Key{Scope: "orders", ID: "message of " + want}
 			_, err := tokens.Do(t.Context(), key, ClaimOptions{Route: route}, func(context.Context, *Attempt) ([]byte, error) { return nil, errProvider })
 			expect.Error(t, "the error of Do's function", ofWork(t, err), errProvider)
 			operation, err := tokens.Operation(t.Context(), key.Operation())
@@ -73,7 +73,7 @@ var errProvider = errors.New("the provider hung up")
 func TestDoThatFailsIsInDoubtOrGoesOnByPolicy(t *testing.T) {
 	failing := func(context.Context, *Attempt) ([]byte, error) { return nil, errProvider }
 	never := func(ctx context.Context, attempt *Attempt) ([]byte, error) {
-		attempt.NotBegun()
+		attempt.Release()
 		return nil, errProvider
 	}
 	working := func(context.Context, *Attempt) ([]byte, error) { return []byte("done"), nil }
@@ -82,12 +82,12 @@ func TestDoThatFailsIsInDoubtOrGoesOnByPolicy(t *testing.T) {
 		first  func(context.Context, *Attempt) ([]byte, error)
 		want   error
 	}{
-		"hold":                  {Hold, failing, ErrInDoubt},
-		"takeover":              {Takeover, failing, nil},
-		"hold, but never began": {Hold, never, nil},
+		"hold":                  {PolicyHold, failing, ErrInDoubt},
+		"takeover":              {PolicyTakeover, failing, nil},
+		"hold, but never began": {PolicyHold, never, nil},
 	} {
 		tokens := embeddedTokens(t)
-		key := ClientKey("", "consumer", name)
+		key := Key{Scope: "consumer", ID: name}
 		options := ClaimOptions{Policy: row.policy, Lease: time.Hour}
 		_, err := tokens.Do(t.Context(), key, options, row.first)
 		expect.Error(t, name+": the error of the function", ofWork(t, err), errProvider)
@@ -117,7 +117,7 @@ func TestErrorOfDosFunctionIsOfNoClass(t *testing.T) {
 	classes := []error{redisstore.ErrRefused, redisstore.ErrLost, redisstore.ErrUnknownOutcome}
 	for _, inner := range append(classes, ErrInProgress, ErrSuperseded, redisstore.ErrUnavailable) {
 		tokens := embeddedTokens(t)
-		key := ClientKey("", "jobs", "outer")
+		key := Key{Scope: "jobs", ID: "outer"}
 		charged := 0
 		_, err := tokens.Do(t.Context(), key, ClaimOptions{Lease: time.Hour}, func(context.Context, *Attempt) ([]byte, error) {
 			charged++
@@ -130,7 +130,7 @@ func TestErrorOfDosFunctionIsOfNoClass(t *testing.T) {
 			}
 		}
 		expect.Equal(t, "times that it charged", charged, 1)
-		expect.Equal(t, "the operation that the error names", workError(t, err).Operation, key.record)
+		expect.Equal(t, "the operation that the error names", workError(t, err).Operation, key.Operation())
 	}
 }
 
@@ -143,10 +143,10 @@ func TestDoEndsWithItsContextAndWhenSuperseded(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err := tokens.Do(ctx, ClientKey("", "c", "1"), ClaimOptions{}, wait)
+		_, err := tokens.Do(ctx, Key{Scope: "c", ID: "1"}, ClaimOptions{}, wait)
 		expect.Error(t, "the error of a function whose context ends", ofWork(t, err), context.DeadlineExceeded)
 
-		key, options := ClientKey("", "c", "2"), ClaimOptions{Policy: Takeover, Lease: 3 * time.Second}
+		key, options := Key{Scope: "c", ID: "2"}, ClaimOptions{Policy: PolicyTakeover, Lease: 3 * time.Second}
 		done := make(chan error)
 		go func() {
 			_, err := tokens.Do(t.Context(), key, options, func(ctx context.Context, _ *Attempt) ([]byte, error) {
@@ -169,7 +169,7 @@ func TestDoEndsWithItsContextAndWhenSuperseded(t *testing.T) {
 
 func TestDoKeepsNoResultOverTheLimitAndNeverRunsAgain(t *testing.T) {
 	tokens := embeddedTokens(t)
-	key := ClientKey("", "c", "large")
+	key := Key{Scope: "c", ID: "large"}
 	large := bytes.Repeat([]byte("x"), maxResult+1)
 	result, err := tokens.Do(t.Context(), key, ClaimOptions{}, func(context.Context, *Attempt) ([]byte, error) { return large, nil })
 	expect.Error(t, "Do with a large result", err, nil)
@@ -182,7 +182,7 @@ func TestDoKeepsNoResultOverTheLimitAndNeverRunsAgain(t *testing.T) {
 // The caller may use the bytes that Do returned for something else while they are being recorded.
 func TestValueOfDoIsRecordedAsTheFunctionReturnedIt(t *testing.T) {
 	server, tokens := onRedis(t)
-	key := ClientKey("", "c", "1")
+	key := Key{Scope: "c", ID: "1"}
 	writes := func(replicas string) {
 		expect.Error(t, "CONFIG SET min-replicas-to-write", server.Client().ConfigSet(t.Context(), "min-replicas-to-write", replicas).Err(), nil)
 	}
@@ -195,7 +195,7 @@ func TestValueOfDoIsRecordedAsTheFunctionReturnedIt(t *testing.T) {
 	writes("0")
 	expect.Eventually(t, "the value is recorded", func() bool {
 		status, err := tokens.Status(t.Context(), key)
-		return err == nil && status.State == Completed
+		return err == nil && status.State == StateCompleted
 	})
 	result, err = tokens.Do(t.Context(), key, ClaimOptions{}, nil)
 	expect.Error(t, "Do again", err, nil)
@@ -228,7 +228,7 @@ func TestDoDoesNotBeginWhenItsContextEndsWithTheGrant(t *testing.T) {
 		return redistest.Pass, nil
 	})
 	tokens := newTokens(t, open(t, redistest.Space{URL: proxy.URL(), Prefix: space.Prefix}))
-	ctx, key, ran := over{context.WithoutCancel(t.Context()), claimed.Load}, ClientKey("", "gone", "k"), 0
+	ctx, key, ran := over{context.WithoutCancel(t.Context()), claimed.Load}, Key{Scope: "gone", ID: "k"}, 0
 	work := func(ctx context.Context, _ *Attempt) ([]byte, error) { ran++; return nil, ctx.Err() }
 	_, err := tokens.Do(ctx, key, ClaimOptions{}, work)
 	expect.Error(t, "Do whose context ends with the grant", err, context.Canceled)

@@ -9,7 +9,7 @@
 //     request; in front of a service in another language, the gateway does the same.
 //   - [Tokens.Do], for a function: a consumer of a queue, a job, a webhook's receiver, a tool call.
 //     Take it where the operation begins and ends in one call, most often under an id that the work
-//     has already ([ClientKey]): no token is issued then.
+//     has already ([Key]): no token is issued then.
 //   - [Tokens.Claim], [Tokens.Extend], [Tokens.Complete] and [Tokens.Release], the steps of the
 //     other two: for an operation that one process begins and another ends, or that is no call,
 //     such as a batch or a state machine. Heartbeat and local deadline are the caller's.
@@ -30,23 +30,24 @@
 //
 // While Redis keeps what it has confirmed:
 //
-//   - Under [Hold] at most one handler starts for a token. If that attempt ends without an answer
-//     (crash, panic, lost connection, a status that is none), the token is in doubt until somebody
-//     settles it, for 30 days at least ([Config].KeepOpen), and every later request gets an error
-//     that says so; nothing runs again by itself.
-//   - Under [Takeover] a later request may take over a lapsed claim. Attempts can then overlap; at
-//     most one of them, the newest, can still record its answer, and each has a larger fence than
-//     all before it. An effect that must not happen twice has to refuse smaller fences, or be
-//     unique by the token.
+//   - Under [PolicyHold] at most one handler starts for a token. If that attempt ends without an
+//     answer (crash, panic, lost connection, a status that is none), the token is in doubt until
+//     somebody settles it, for 30 days at least ([Config].KeepOpen), and every later request gets
+//     an error that says so; nothing runs again by itself.
+//   - Under [PolicyTakeover] a later request may take over a lapsed claim. Attempts can then
+//     overlap; at most one of them, the newest, can still record its answer, and each has a larger
+//     fence than all before it. An effect that must not happen twice has to refuse smaller fences,
+//     or be unique by the token.
 //   - Every later request gets the recorded answer, or the truth: in progress, outcome unknown,
-//     other payload, unknown token. No status frees a token by itself: [Attempt.NotBegun] and
+//     other payload, unknown token. No status frees a token by itself: [Attempt.Release] and
 //     [Route].Frees do.
 //   - The answer is recorded before it is sent. If recording fails because Redis is away, the
 //     answer is sent, recording is retried in the background, and repeats get "in progress", later
 //     "outcome unknown", until it succeeds.
 //   - If the claim cannot be made for certain, the handler does not run.
 //   - A repeat gets its answer while replicas are away. So a master that was replaced and goes on
-//     may give one that no replica has: under Takeover a later attempt may then answer otherwise.
+//     may give one that no replica has: under PolicyTakeover a later attempt may then answer
+//     otherwise.
 //
 // A token belongs to the principal it was issued to: to another principal it is unknown, and with
 // [Config].TokenKeys so is a forged one, without a request to Redis. The scope of a client's own

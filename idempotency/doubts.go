@@ -1,7 +1,6 @@
 package idempotency
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +16,11 @@ import (
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
-// DoubtPage asks for a page of the operations in doubt.
-type DoubtPage struct {
+// doubtPage asks for a page of the operations in doubt.
+type doubtPage struct {
 	Prefix string // beginning of the operation's name or of its route; "" = any
 	Cursor string // of the page before; "" = the first page
-	Max    int    // how many, up to 1000; 0 = 100
+	Max    int
 
 	passNewer bool // what a newer version has written is left out; false = the page fails
 }
@@ -30,16 +29,24 @@ type DoubtPage struct {
 // were asked for, and more may follow.
 const maxScanned = 1000
 
-// InDoubt lists operations in doubt, the longest in doubt first, and the cursor of the next page,
-// "" if this is the last. Its cost grows with the page, not with the tokens that there are: it
-// looks at the list at most twice, in a cluster in every slot, and reads up to 1000 operations.
-// An operation whose doubt ends meanwhile may be missing. ErrCursor: that is no cursor.
-func (t *Tokens) InDoubt(ctx context.Context, page DoubtPage) (list []Operation, next string, err error) {
+// List lists up to n (1 to 1000) operations in doubt whose name or route begins with a prefix, the
+// longest in doubt first, and next, where the next page begins; "" is the first page, and the next
+// one of the last. Its cost grows with the page, not with the tokens that there are: it looks at
+// the list at most twice, in a cluster in every slot, and reads up to 1000 operations, so that a
+// page may have fewer than n although there is a next one. An operation whose doubt ends meanwhile
+// may be missing. ErrCursor: after is no next of a page.
+func (t *Tokens) List(ctx context.Context, prefix, after string, n int) (page []Operation, next string, err error) {
+	if n < 1 || n > maxScanned {
+		return nil, "", fmt.Errorf("idempotency: n %d: 1 to %d", n, maxScanned)
+	}
+	return t.inDoubt(ctx, doubtPage{Prefix: prefix, Cursor: after, Max: n})
+}
+
+func (t *Tokens) inDoubt(ctx context.Context, page doubtPage) (list []Operation, next string, err error) {
 	after, err := parseCursor(page.Cursor)
 	if err != nil {
 		return nil, "", err
 	}
-	page.Max = min(cmp.Or(max(page.Max, 0), 100), maxScanned)
 	wanted := page.Max // of one look at the list
 	if page.Prefix != "" {
 		wanted = maxScanned
@@ -85,9 +92,9 @@ const oldest = 256
 // list that changes meanwhile may be of a moment apart.
 func (t *Tokens) Doubts(ctx context.Context) (Doubts, error) {
 	var found Doubts
-	page := DoubtPage{Max: oldest}
+	page := doubtPage{Max: oldest}
 	for len(found.Oldest) < oldest {
-		list, next, err := t.InDoubt(ctx, page)
+		list, next, err := t.inDoubt(ctx, page)
 		if err != nil {
 			return Doubts{}, err
 		}
@@ -123,8 +130,8 @@ func (t *Tokens) countInDoubt(ctx context.Context) (int, error) {
 }
 
 // takes reports whether an operation belongs on the page.
-func (p DoubtPage) takes(o Operation) bool {
-	return o.State == InDoubt && (strings.HasPrefix(o.Name, p.Prefix) || strings.HasPrefix(o.Route, p.Prefix))
+func (p doubtPage) takes(o Operation) bool {
+	return o.State == StateInDoubt && (strings.HasPrefix(o.Name, p.Prefix) || strings.HasPrefix(o.Route, p.Prefix))
 }
 
 // operations returns the operations of entries. Expired ones are removed from the list, at the next

@@ -14,20 +14,20 @@ import (
 func BenchmarkDoubts(b *testing.B) {
 	redis, now := startBusyRedis(b), time.Now()
 	lapsed, open := now.Add(-2*time.Hour).UnixMilli(), now.Add(24*time.Hour).UnixMilli()
-	redis.fill(1_000, Claimed, "a", lapsed)
-	redis.fill(99_000, Claimed, "b", open)
-	redis.fill(900_000, Claimed, "c", open)
+	redis.fill(1_000, StateClaimed, "a", lapsed)
+	redis.fill(99_000, StateClaimed, "b", open)
+	redis.fill(900_000, StateClaimed, "c", open)
 	for _, of := range []struct {
 		inDoubt int
 		more    int // that are in doubt besides
 		name    string
 	}{{1_000, 0, ""}, {100_000, 99_000, "b"}, {1_000_000, 900_000, "c"}} {
-		redis.fill(of.more, Claimed, of.name, lapsed)
+		redis.fill(of.more, StateClaimed, of.name, lapsed)
 		b.Run(fmt.Sprintf("%d in doubt of 1000000", of.inDoubt), func(b *testing.B) {
 			const claims = 1000
 			claim := redis.time(func() {
 				for i := range claims {
-					key := ClientKey("", "benchmark", fmt.Sprint(of.inDoubt, "-", i))
+					key := Key{Scope: "benchmark", ID: fmt.Sprint(of.inDoubt, "-", i)}
 					if _, err := redis.tokens.Claim(b.Context(), key, ClaimOptions{Fingerprint: "f"}); err != nil {
 						b.Fatalf("Claim: %v", err)
 					}

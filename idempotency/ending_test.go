@@ -33,37 +33,37 @@ func TestEndOfAnAttemptDecidesTheAnswerToARepeat(t *testing.T) {
 	}
 	nothing := func(*Attempt) {}
 	endings := []ending{
-		{"answered", Route{}, nothing, 201, Completed, 201, 1},
-		{"answered with an error", Route{}, nothing, 500, Completed, 500, 1},
-		{"never begun", Route{}, (*Attempt).NotBegun, 400, forgotten, 400, 2},
-		{"sent away with 401", Route{}, nothing, 401, Completed, 401, 1},
-		{"sent away with 403", Route{}, nothing, 403, Completed, 403, 1},
-		{"sent away with 407", Route{}, nothing, 407, Completed, 407, 1},
-		{"sent away with 429", Route{}, nothing, 429, Completed, 429, 1},
-		{"sent on with 307", Route{}, nothing, 307, Completed, 307, 1},
-		{"sent on with 308", Route{}, nothing, 308, Completed, 308, 1},
-		{"asked again with 421", Route{}, nothing, 421, Completed, 421, 1},
-		{"asked again with 425", Route{}, nothing, 425, Completed, 425, 1},
-		{"given up with 408", Route{}, nothing, 408, InDoubt, 409, 1},
-		{"given up with 502", Route{}, nothing, 502, InDoubt, 409, 1},
-		{"given up with 503", Route{}, nothing, 503, InDoubt, 409, 1},
-		{"given up with 504", Route{}, nothing, 504, InDoubt, 409, 1},
-		{"given up, and never begun", Route{}, (*Attempt).NotBegun, 503, forgotten, 503, 2},
+		{"answered", Route{}, nothing, 201, StateCompleted, 201, 1},
+		{"answered with an error", Route{}, nothing, 500, StateCompleted, 500, 1},
+		{"never begun", Route{}, (*Attempt).Release, 400, forgotten, 400, 2},
+		{"sent away with 401", Route{}, nothing, 401, StateCompleted, 401, 1},
+		{"sent away with 403", Route{}, nothing, 403, StateCompleted, 403, 1},
+		{"sent away with 407", Route{}, nothing, 407, StateCompleted, 407, 1},
+		{"sent away with 429", Route{}, nothing, 429, StateCompleted, 429, 1},
+		{"sent on with 307", Route{}, nothing, 307, StateCompleted, 307, 1},
+		{"sent on with 308", Route{}, nothing, 308, StateCompleted, 308, 1},
+		{"asked again with 421", Route{}, nothing, 421, StateCompleted, 421, 1},
+		{"asked again with 425", Route{}, nothing, 425, StateCompleted, 425, 1},
+		{"given up with 408", Route{}, nothing, 408, StateInDoubt, 409, 1},
+		{"given up with 502", Route{}, nothing, 502, StateInDoubt, 409, 1},
+		{"given up with 503", Route{}, nothing, 503, StateInDoubt, 409, 1},
+		{"given up with 504", Route{}, nothing, 504, StateInDoubt, 409, 1},
+		{"given up, and never begun", Route{}, (*Attempt).Release, 503, forgotten, 503, 2},
 		{"freed", Route{Frees: []string{"401", "503"}}, nothing, 503, forgotten, 503, 2},
 		{"freed by class", Route{Frees: []string{"4xx"}}, nothing, 429, forgotten, 429, 2},
-		{"freed by class, but for one that is in doubt", Route{Frees: []string{"4xx"}}, nothing, 408, InDoubt, 409, 1},
-		{"freed, but in doubt as the handler says", Route{Frees: []string{"4xx"}}, (*Attempt).InDoubt, 429, InDoubt, 409, 1},
-		{"doubted", Route{Doubts: []string{"5xx"}}, nothing, 500, InDoubt, 409, 1},
-		{"nothing doubted", Route{Doubts: []string{}}, nothing, 504, Completed, 504, 1},
-		{"kept by class, but for one that is in doubt", Route{Keep: []string{"2xx", "3xx", "4xx", "5xx"}}, nothing, 503, InDoubt, 409, 1},
-		{"sent away and kept", Route{Keep: []string{"2xx", "3xx", "4xx", "5xx"}}, nothing, 403, Completed, 403, 1},
-		{"in doubt", Route{}, (*Attempt).InDoubt, 504, InDoubt, 409, 1},
-		{"in doubt after all", Route{}, func(a *Attempt) { a.NotBegun(); a.InDoubt() }, 504, InDoubt, 409, 1},
-		{"in doubt when all was written", Route{}, nothing, 202, InDoubt, 409, 1},
-		{"in doubt under takeover", Route{Policy: Takeover}, (*Attempt).InDoubt, 504, InDoubt, 504, 2},
-		{"kept by class", Route{Keep: []string{"2xx", "4xx"}}, nothing, 404, Completed, 404, 1},
-		{"kept by status", Route{Keep: []string{"503"}}, nothing, 503, Completed, 503, 1},
-		{"not kept", Route{Keep: []string{"2xx", "4xx"}}, nothing, 500, InDoubt, 409, 1},
+		{"freed by class, but for one that is in doubt", Route{Frees: []string{"4xx"}}, nothing, 408, StateInDoubt, 409, 1},
+		{"freed, but in doubt as the handler says", Route{Frees: []string{"4xx"}}, (*Attempt).Abandon, 429, StateInDoubt, 409, 1},
+		{"doubted", Route{Doubts: []string{"5xx"}}, nothing, 500, StateInDoubt, 409, 1},
+		{"nothing doubted", Route{Doubts: []string{}}, nothing, 504, StateCompleted, 504, 1},
+		{"kept by class, but for one that is in doubt", Route{Keep: []string{"2xx", "3xx", "4xx", "5xx"}}, nothing, 503, StateInDoubt, 409, 1},
+		{"sent away and kept", Route{Keep: []string{"2xx", "3xx", "4xx", "5xx"}}, nothing, 403, StateCompleted, 403, 1},
+		{"in doubt", Route{}, (*Attempt).Abandon, 504, StateInDoubt, 409, 1},
+		{"in doubt after all", Route{}, func(a *Attempt) { a.Release(); a.Abandon() }, 504, StateInDoubt, 409, 1},
+		{"in doubt when all was written", Route{}, nothing, 202, StateInDoubt, 409, 1},
+		{"in doubt under takeover", Route{Policy: PolicyTakeover}, (*Attempt).Abandon, 504, StateInDoubt, 504, 2},
+		{"kept by class", Route{Keep: []string{"2xx", "4xx"}}, nothing, 404, StateCompleted, 404, 1},
+		{"kept by status", Route{Keep: []string{"503"}}, nothing, 503, StateCompleted, 503, 1},
+		{"not kept", Route{Keep: []string{"2xx", "4xx"}}, nothing, 500, StateInDoubt, 409, 1},
 	}
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokens(t, store)
@@ -76,7 +76,7 @@ func TestEndOfAnAttemptDecidesTheAnswerToARepeat(t *testing.T) {
 						w.WriteHeader(e.status)
 						_, _ = io.WriteString(w, body)
 						if e.status == http.StatusAccepted {
-							attempt.InDoubt()
+							attempt.Abandon()
 						}
 					}}
 					route := e.route
@@ -84,7 +84,7 @@ func TestEndOfAnAttemptDecidesTheAnswerToARepeat(t *testing.T) {
 					guarded := tokens.Middleware(route)(h)
 					key := KeyHeader + ": " + strings.NewReplacer(" ", "-", ",", "").Replace(e.name+size)
 					expect.Equal(t, "the first request", statusAndBody(post(guarded, "x", key)), fmt.Sprint(e.status, " ", body))
-					wantState(t, tokens, ClientKey("", "r", strings.TrimPrefix(key, KeyHeader+": ")), e.state)
+					wantState(t, tokens, Key{Scope: "r", ID: strings.TrimPrefix(key, KeyHeader+": ")}, e.state)
 					wantStatus(t, "the request again", post(guarded, "x", key), e.code)
 					h.wantRuns(t, e.runs)
 				})

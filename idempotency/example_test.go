@@ -57,7 +57,7 @@ func ExampleTokens_Do() {
 	ctx := context.Background()
 	tokens, end := open(ctx)
 	defer end()
-	key := idempotency.ClientKey("", "orders", "message-42") // principal, scope and key
+	key := idempotency.Key{Scope: "orders", ID: "message-42"} // principal, scope and key
 	for range 2 {
 		result, err := tokens.Do(ctx, key, idempotency.ClaimOptions{}, func(context.Context, *idempotency.Attempt) ([]byte, error) {
 			fmt.Println("charging")
@@ -99,7 +99,7 @@ func ExampleTokens_Claim() {
 	ctx := context.Background()
 	tokens, end := open(ctx)
 	defer end()
-	key := idempotency.ClientKey("", "parcels", "parcel-42")
+	key := idempotency.Key{Scope: "parcels", ID: "parcel-42"}
 	options := idempotency.ClaimOptions{Fingerprint: "to Bergen", Lease: time.Hour}
 	first, err := tokens.Claim(ctx, key, options)
 	if err != nil || !first.Granted {

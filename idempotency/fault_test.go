@@ -86,8 +86,8 @@ func TestAnswerIsSentAndRecordedLaterWhenRedisHangsAtTheEnd(t *testing.T) {
 	expect.Equal(t, "the first request", statusAndBody(post(guarded, "pay", "Idempotency-Key: k")), "200 paid")
 	server.Resume()
 	expect.Eventually(t, "the answer is recorded", func() bool {
-		status, err := tokens.Status(t.Context(), ClientKey("", "r", "k"))
-		return err == nil && status.State == Completed
+		status, err := tokens.Status(t.Context(), Key{Scope: "r", ID: "k"})
+		return err == nil && status.State == StateCompleted
 	})
 	expect.Equal(t, "the request again", statusAndBody(post(guarded, "pay", "Idempotency-Key: k")), "200 paid")
 	h.wantRuns(t, 1)
@@ -100,17 +100,17 @@ func TestDoubtAboutAnAnswerThatIsNotRecordedYetStays(t *testing.T) {
 		_, _ = w.Write(make([]byte, 200)) // over the limit, and Redis does not record that
 		server.Resume()
 		attempt, _ := FromContext(r.Context())
-		attempt.InDoubt()
+		attempt.Abandon()
 	}}
 	post(tokens.Middleware(Route{Name: "r", MaxAnswer: 100, Lease: time.Hour})(h), "pay", "Idempotency-Key: k")
 	expect.Eventually(t, "nothing waits to be recorded", func() bool { answers, _ := tokens.Backlogs(); return answers.Operations == 0 })
 	var found Operation
 	expect.Eventually(t, "the token is found", func() (ok bool) {
 		var err error
-		found, err = tokens.Status(t.Context(), ClientKey("", "r", "k"))
+		found, err = tokens.Status(t.Context(), Key{Scope: "r", ID: "k"})
 		return err == nil
 	})
-	expect.Equal(t, "state of the token", found.State, InDoubt)
+	expect.Equal(t, "state of the token", found.State, StateInDoubt)
 }
 
 func TestCloseWaitsForAnswersThatAreNotRecordedYet(t *testing.T) {
@@ -133,8 +133,8 @@ func TestCloseWaitsForAnswersThatAreNotRecordedYet(t *testing.T) {
 	again := newTokens(t, store)
 	// the first read may meet a connection that the pause broke
 	expect.Eventually(t, "the answer is found recorded", func() bool {
-		status, err := again.Status(t.Context(), ClientKey("", "r", "k"))
-		return err == nil && status.State == Completed
+		status, err := again.Status(t.Context(), Key{Scope: "r", ID: "k"})
+		return err == nil && status.State == StateCompleted
 	})
 }
 
@@ -162,12 +162,12 @@ func TestTooFewReplicasMeansThatNothingRuns(t *testing.T) {
 	w := post(tokens.Middleware(Route{Ack: 1})(h), "pay", "Idempotency-Key: k")
 	wantCode(t, "a request that no replica confirms", w, api.OutcomeUnknown)
 	h.wantRuns(t, 0)
-	wantState(t, tokens, ClientKey("", "POST /pay", "k"), forgotten) // at once
+	wantState(t, tokens, Key{Scope: "POST /pay", ID: "k"}, forgotten) // at once
 	_, claims := tokens.Backlogs()
 	expect.Equal(t, "claims that wait to be given back", claims, Backlog{Kind: "claim"})
-	_, err := tokens.Claim(t.Context(), ClientKey("", "r", "k"), ClaimOptions{Fingerprint: "f", Ack: 1})
+	_, err := tokens.Claim(t.Context(), Key{Scope: "r", ID: "k"}, ClaimOptions{Fingerprint: "f", Ack: 1})
 	expect.Error(t, "Claim that no replica confirms", err, redisstore.ErrUnknownOutcome)
-	wantState(t, tokens, ClientKey("", "r", "k"), forgotten)
+	wantState(t, tokens, Key{Scope: "r", ID: "k"}, forgotten)
 }
 
 func TestAnswersThatGrantNothingNeedNoReplicas(t *testing.T) {
@@ -176,8 +176,8 @@ func TestAnswersThatGrantNothingNeedNoReplicas(t *testing.T) {
 	free := tokens.Middleware(Route{Name: "r"})(h)
 	guarded := tokens.Middleware(Route{Name: "r", Ack: 1})(h)
 	post(free, "pay", "Idempotency-Key: done")
-	claim(t, tokens, ClientKey("", "r", "busy"), ClaimOptions{Fingerprint: "f", Lease: time.Hour})
-	doubtful := ClientKey("", "r", "doubtful")
+	claim(t, tokens, Key{Scope: "r", ID: "busy"}, ClaimOptions{Fingerprint: "f", Lease: time.Hour})
+	doubtful := Key{Scope: "r", ID: "doubtful"}
 	claim(t, tokens, doubtful, ClaimOptions{Fingerprint: "f"})
 	lapse(t, tokens, tokens.keys(doubtful)[0])
 
@@ -187,7 +187,7 @@ func TestAnswersThatGrantNothingNeedNoReplicas(t *testing.T) {
 	wantCode(t, "another payload", post(guarded, "pay more", "Idempotency-Key: done"), api.PayloadMismatch)
 	wantCode(t, "a token that is not known", post(guarded, "pay", "Idempotency-Token: never"), api.TokenUnknown)
 	for key, want := range map[string]error{"busy": ErrInProgress, "doubtful": ErrInDoubt} {
-		_, err := tokens.Claim(t.Context(), ClientKey("", "r", key), ClaimOptions{Fingerprint: "f", Ack: 1})
+		_, err := tokens.Claim(t.Context(), Key{Scope: "r", ID: key}, ClaimOptions{Fingerprint: "f", Ack: 1})
 		expect.Error(t, "Claim of what is "+key, err, want)
 	}
 	h.wantRuns(t, 1)
@@ -195,8 +195,6 @@ func TestAnswersThatGrantNothingNeedNoReplicas(t *testing.T) {
 
 // pausing pauses a server when the first script of a name is about to be sent.
 type pausing struct {
-	observe.None
-
 	op     string
 	server *redistest.Server
 	once   *sync.Once
@@ -217,7 +215,7 @@ func TestClaimThatIsGivenBackAtAMasterThatIsReplacedIsGivenBackAtTheNext(t *test
 	master, silent, next := set.Master(), set.Replicas()[0], set.Replicas()[1]
 	config := impatient(set.URL())
 	config.Ack = 2
-	config.Observers = []observe.Observer{pausing{op: scripts.TokenRelease.Name, server: next, once: &sync.Once{}}}
+	config.Observers = []observe.Observer{{CallStarted: pausing{scripts.TokenRelease.Name, next, &sync.Once{}}.CallStarted}}
 	tokens := newTokens(t, storetest.Open(t, config))
 	h := &handler{}
 	guarded := tokens.Middleware(Route{})(h)

@@ -42,21 +42,21 @@ func TestSupersededHandlerIsCancelledAndItsClientGetsTheError(t *testing.T) {
 			<-r.Context().Done()
 			causes <- context.Cause(r.Context())
 		}}
-		guarded := tokens.Middleware(Route{Name: "r", Policy: Takeover, Lease: 3 * time.Second})(h)
+		guarded := tokens.Middleware(Route{Name: "r", Policy: PolicyTakeover, Lease: 3 * time.Second})(h)
 		done := make(chan *httptest.ResponseRecorder)
 		go func() { done <- post(guarded, "pay", "Idempotency-Key: k") }()
 		time.Sleep(time.Second / 2)
 
 		// The claim lapses, as in a pause of the process, and another attempt takes over before the
 		// next heartbeat.
-		key := ClientKey("", "r", "k")
+		key := Key{Scope: "r", ID: "k"}
 		keys := tokens.keys(key)
 		fingerprint := lapse(t, tokens, keys[0])
-		claim(t, tokens, key, ClaimOptions{Fingerprint: fingerprint, Policy: Takeover, Lease: time.Hour})
+		claim(t, tokens, key, ClaimOptions{Fingerprint: fingerprint, Policy: PolicyTakeover, Lease: time.Hour})
 
 		expect.Error(t, "cause of the end of the handler's context", <-causes, ErrSuperseded)
 		wantCode(t, "the superseded request", <-done, api.Superseded)
-		wantState(t, tokens, key, Claimed)
+		wantState(t, tokens, key, StateClaimed)
 	})
 }
 
@@ -70,7 +70,7 @@ func TestUnderTakeoverAHandlerEndsByItsOwnClockWhenTheStoreFallsSilent(t *testin
 		tokens := embeddedTokens(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		claimed := time.Now()
-		beat := started(tokens, Takeover).heartbeat(cancel)
+		beat := started(tokens, PolicyTakeover).heartbeat(cancel)
 		beat.Stop() // no heartbeat arrives any more
 		if ctx.Err() != nil {
 			t.Fatal("a heartbeat that was stopped in time ended the handler")
@@ -78,7 +78,7 @@ func TestUnderTakeoverAHandlerEndsByItsOwnClockWhenTheStoreFallsSilent(t *testin
 
 		silent := newSilentTokens(t)
 		ctx, cancel = context.WithCancelCause(t.Context())
-		beat = started(silent, Takeover).heartbeat(cancel)
+		beat = started(silent, PolicyTakeover).heartbeat(cancel)
 		<-ctx.Done()
 		if after := time.Since(claimed); after != 9*time.Second || !errors.Is(context.Cause(ctx), ErrSuperseded) {
 			t.Errorf("the handler's context ended after %v because of %v, want after 9s because of %v", after, context.Cause(ctx), ErrSuperseded)
@@ -86,7 +86,7 @@ func TestUnderTakeoverAHandlerEndsByItsOwnClockWhenTheStoreFallsSilent(t *testin
 		beat.Stop()
 
 		ctx, cancel = context.WithCancelCause(t.Context())
-		beat = started(silent, Hold).heartbeat(cancel)
+		beat = started(silent, PolicyHold).heartbeat(cancel)
 		time.Sleep(time.Minute)
 		if ctx.Err() != nil {
 			t.Error("under hold no other attempt can begin: the handler may finish")
@@ -108,14 +108,14 @@ func TestUnderTakeoverAGrantThatComesTooLateIsGivenBack(t *testing.T) {
 		return redistest.Pass, nil
 	})
 	tokens := newTokens(t, open(t, redistest.Space{URL: proxy.URL(), Prefix: space.Prefix}))
-	key, ran := ClientKey("", "late", "k"), 0
+	key, ran := Key{Scope: "late", ID: "k"}, 0
 	work := func(context.Context, *Attempt) ([]byte, error) { ran++; return nil, nil }
 	slow.Store(true)
-	_, err := tokens.Do(t.Context(), key, ClaimOptions{Policy: Takeover, Lease: MinLease}, work)
+	_, err := tokens.Do(t.Context(), key, ClaimOptions{Policy: PolicyTakeover, Lease: MinLease}, work)
 	expect.Error(t, "Do whose grant comes after its lease", err, redisstore.ErrUnavailable)
 	expect.Equal(t, "how often the function ran for that", ran, 0)
 	slow.Store(false)
-	result, err := tokens.Do(t.Context(), key, ClaimOptions{Policy: Takeover, Lease: time.Minute}, work)
+	result, err := tokens.Do(t.Context(), key, ClaimOptions{Policy: PolicyTakeover, Lease: time.Minute}, work)
 	expect.Error(t, "the next Do, at once", err, nil)
 	expect.Equal(t, "whether that is a replay", result.Replayed, false)
 	expect.Equal(t, "how often the function ran for both", ran, 1)

@@ -43,14 +43,14 @@ func embeddedTokens(t testing.TB) *Tokens {
 	return newTokens(t, storetest.Open(t, redisstore.Config{}))
 }
 
-func issue(t testing.TB, tokens *Tokens, scope string) OperationKey {
+func issue(t testing.TB, tokens *Tokens, scope string) Key {
 	t.Helper()
 	token, err := tokens.Issue(t.Context(), "", scope, 0)
 	expect.NoError(t, "issuing a token", err)
 	return IssuedToken("", token.Value)
 }
 
-func claim(t testing.TB, tokens *Tokens, key OperationKey, options ClaimOptions) Grant {
+func claim(t testing.TB, tokens *Tokens, key Key, options ClaimOptions) Grant {
 	t.Helper()
 	outcome, err := tokens.Claim(t.Context(), key, options)
 	if err != nil || !outcome.Granted {
@@ -62,7 +62,7 @@ func claim(t testing.TB, tokens *Tokens, key OperationKey, options ClaimOptions)
 // forgotten is the state of a token that is not known.
 const forgotten State = ""
 
-func wantState(t testing.TB, tokens *Tokens, key OperationKey, want State) {
+func wantState(t testing.TB, tokens *Tokens, key Key, want State) {
 	t.Helper()
 	status, err := tokens.Status(t.Context(), key)
 	if errors.Is(err, ErrUnknownToken) {
@@ -175,13 +175,13 @@ func setWord(t testing.TB, tokens *Tokens, key, name, word string) {
 }
 
 // forget removes a token's record, as a flush or an eviction does.
-func forget(t testing.TB, tokens *Tokens, key OperationKey) {
+func forget(t testing.TB, tokens *Tokens, key Key) {
 	t.Helper()
 	runScript(t, tokens, tokens.keys(key)[0], "return {redis.call('DEL', KEYS[1])}")
 }
 
 // field reads a word of an operation's record, or its answer.
-func field(t testing.TB, tokens *Tokens, key OperationKey, name string) string {
+func field(t testing.TB, tokens *Tokens, key Key, name string) string {
 	t.Helper()
 	return recordtest.Words(record(t, tokens, tokens.keys(key)[0]))[name]
 }

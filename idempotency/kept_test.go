@@ -126,7 +126,7 @@ func TestLargeAnswerIsReadOnlyWhereThereIsRoom(t *testing.T) {
 	if asked < size {
 		t.Errorf("room was asked for %d bytes, want %d or more", asked, size)
 	}
-	_, err := tokens.Claim(t.Context(), ClientKey("", "r", "k"), ClaimOptions{Fingerprint: "other", LeaseToken: strings.Repeat("o", 22)})
+	_, err := tokens.Claim(t.Context(), Key{Scope: "r", ID: "k"}, ClaimOptions{Fingerprint: "other", LeaseToken: strings.Repeat("o", 22)})
 	expect.Error(t, "a claim of another request", err, ErrMismatch)
 	full = false
 	w = post(guarded, "x", "Idempotency-Key: k")

@@ -23,9 +23,9 @@ type Accept string
 
 // What a route may take.
 const (
-	TokenOrKey Accept = "either" // the default
-	TokenOnly  Accept = "token"
-	KeyOnly    Accept = "key"
+	AcceptEither Accept = "either" // the default
+	AcceptToken  Accept = "token"
+	AcceptKey    Accept = "key"
 )
 
 const maxKey = 255 // characters of a client's key or a token
@@ -42,13 +42,13 @@ func bare(value string) bool {
 
 // keyOf returns the key of a request's operation: one of the headers of the route, once. Of both
 // the token counts. Who asks is only a question of a request that has one.
-func keyOf(r *http.Request, route Route, principal func(*http.Request) (string, error), space string) (key OperationKey, err error) {
+func keyOf(r *http.Request, route Route, principal func(*http.Request) (string, error), space string) (key Key, err error) {
 	tokens := r.Header.Values(TokenHeader)
 	header, keys := route.keyHeader(r)
-	if route.Accept == TokenOnly {
+	if route.Accept == AcceptToken {
 		keys = 0
 	}
-	if route.Accept == KeyOnly {
+	if route.Accept == AcceptKey {
 		tokens = nil
 	}
 	if len(tokens) == 1 {
@@ -75,7 +75,7 @@ func keyOf(r *http.Request, route Route, principal func(*http.Request) (string, 
 	if len(tokens) == 1 {
 		return IssuedToken(who, tokens[0]), nil
 	}
-	return ClientKey(who, space, text), nil
+	return Key{Principal: who, Scope: space, ID: text}.named(), nil
 }
 
 // keyInHeaders reads the key of a request in one header, or in several together, each of which has
@@ -163,10 +163,10 @@ func (r Route) keyHeader(request *http.Request) (names string, fields int) {
 
 // headers lists the headers that a route takes; a request has one of them.
 func (r Route) headers() (names []string) {
-	if r.Accept != KeyOnly {
+	if r.Accept != AcceptKey {
 		names = append(names, TokenHeader)
 	}
-	if r.Accept != TokenOnly {
+	if r.Accept != AcceptToken {
 		for _, one := range r.KeyHeaders {
 			parts := strings.Split(one, KeyJoint)
 			for i, part := range parts {

@@ -66,19 +66,19 @@ func TestKeyOfTakesExactlyWhatTheRouteAccepts(t *testing.T) {
 		want   string
 		issued bool
 	}{
-		{"nothing", TokenOrKey, nil, nil, missing, false},
-		{"token", TokenOrKey, []string{"t"}, nil, "", true},
-		{"key", TokenOrKey, nil, []string{"k"}, "", false},
-		{"both", TokenOrKey, []string{"t"}, []string{"k"}, "", true},
-		{"a token, and keys that a browser has added", TokenOrKey, []string{"t"}, []string{"k", "l"}, "", true},
-		{"a bad token, and a key", TokenOrKey, []string{"not a token"}, []string{"k"}, malformed, false},
-		{"two tokens, and a key", TokenOrKey, []string{"t", "u"}, []string{"k"}, malformed, false},
-		{"two tokens", TokenOrKey, []string{"t", "t"}, nil, malformed, false},
-		{"two keys", TokenOrKey, nil, []string{"k", "k"}, malformed, false},
-		{"key where only a token will do", TokenOnly, nil, []string{"k"}, missing, false},
-		{"token where only a key will do", KeyOnly, []string{"t"}, nil, missing, false},
-		{"bad token", TokenOrKey, []string{"not a token"}, nil, malformed, false},
-		{"empty token", TokenOrKey, []string{""}, nil, malformed, false},
+		{"nothing", AcceptEither, nil, nil, missing, false},
+		{"token", AcceptEither, []string{"t"}, nil, "", true},
+		{"key", AcceptEither, nil, []string{"k"}, "", false},
+		{"both", AcceptEither, []string{"t"}, []string{"k"}, "", true},
+		{"a token, and keys that a browser has added", AcceptEither, []string{"t"}, []string{"k", "l"}, "", true},
+		{"a bad token, and a key", AcceptEither, []string{"not a token"}, []string{"k"}, malformed, false},
+		{"two tokens, and a key", AcceptEither, []string{"t", "u"}, []string{"k"}, malformed, false},
+		{"two tokens", AcceptEither, []string{"t", "t"}, nil, malformed, false},
+		{"two keys", AcceptEither, nil, []string{"k", "k"}, malformed, false},
+		{"key where only a token will do", AcceptToken, nil, []string{"k"}, missing, false},
+		{"token where only a key will do", AcceptKey, []string{"t"}, nil, missing, false},
+		{"bad token", AcceptEither, []string{"not a token"}, nil, malformed, false},
+		{"empty token", AcceptEither, []string{""}, nil, malformed, false},
 	} {
 		request := &http.Request{Header: http.Header{TokenHeader: row.tokens, KeyHeader: row.keys}}
 		key, err := keyOf(request, Route{Accept: row.accept}, func(*http.Request) (string, error) { return "p", nil }, "r")
@@ -98,9 +98,9 @@ func TestKeyOfTakesExactlyWhatTheRouteAccepts(t *testing.T) {
 }
 
 func TestClientKeyOfAnotherPrincipalOrRouteIsAnotherOperation(t *testing.T) {
-	keys := map[OperationKey]string{}
+	keys := map[Key]string{}
 	for _, parts := range [][3]string{{"p", "r", "k"}, {"q", "r", "k"}, {"p", "s", "k"}, {"p", "r", "l"}, {"pr", "", "k"}, {"", "pr", "k"}} {
-		key := ClientKey(parts[0], parts[1], parts[2])
+		key := Key{Principal: parts[0], Scope: parts[1], ID: parts[2]}
 		if other, ok := keys[key]; ok {
 			t.Errorf("%v is the same operation as %s", parts, other)
 		}
@@ -139,7 +139,7 @@ func TestKeyOfSeveralPartsIsEachOfThem(t *testing.T) {
 			request.Header.Add(headers[i], headers[i+1])
 		}
 		key, err := keyOf(request, route, HeaderPrincipal(), "space")
-		return key.record, err
+		return key.Operation(), err
 	}
 	known := map[string][]string{}
 	for _, headers := range [][]string{

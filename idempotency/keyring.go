@@ -11,26 +11,27 @@ import (
 	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 )
 
-// Key is a secret of a service under an id, so that keys can be changed: give each process the new
-// one as the last of its list, since it refuses what others make with a key that it does not have;
-// then as the first; and remove the old one when nothing that it was used for is needed any more.
-type Key struct {
+// Secret is a secret of a service under an id, so that keys can be changed: give each process the
+// new one as the last of its list, since it refuses what others make with a key that it does not
+// have; then as the first; and remove the old one when nothing that it was used for is needed any
+// more.
+type Secret struct {
 	// 1 to 16 characters of A–Z a–z 0–9 _ -, no dash in front; it stands beside what the key made
-	ID     string
-	Secret []byte // 32 bytes
+	ID    string
+	Value []byte // 32 bytes
 }
 
 const keyLength = 32
 
 var keyID = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_-]{0,15}$`)
 
-// ParseKeys reads keys from a setting: id:secret, the secret in base64, separated by commas, the
+// ParseSecrets reads keys from a setting: id:secret, the secret in base64, separated by commas, the
 // newest first. "" is no keys. The error has every fault, and nothing of a secret.
-func ParseKeys(text string) ([]Key, error) {
+func ParseSecrets(text string) ([]Secret, error) {
 	if text == "" {
 		return nil, nil
 	}
-	var keys []Key
+	var keys []Secret
 	var faults []error
 	for i, part := range strings.Split(text, ",") {
 		id, secret, _ := strings.Cut(strings.TrimSpace(part), ":")
@@ -43,7 +44,7 @@ func ParseKeys(text string) ([]Key, error) {
 				"secret base64 of %d bytes", i+1, keyLength))
 			continue
 		}
-		keys = append(keys, Key{ID: id, Secret: bytes})
+		keys = append(keys, Secret{ID: id, Value: bytes})
 	}
 	if err := errors.Join(append(faults, checkKeys(keys))...); err != nil {
 		return nil, err
@@ -51,15 +52,15 @@ func ParseKeys(text string) ([]Key, error) {
 	return keys, nil
 }
 
-func checkKeys(keys []Key) error {
+func checkKeys(keys []Secret) error {
 	var faults []error
 	seen := map[string]bool{}
 	for i, key := range keys {
 		switch {
 		case !keyID().MatchString(key.ID):
 			faults = append(faults, fmt.Errorf("key %d: an id has 1 to 16 characters of A–Z a–z 0–9 _ -, no dash in front", i+1))
-		case len(key.Secret) != keyLength:
-			faults = append(faults, fmt.Errorf("key %q: a secret has %d bytes, not %d", key.ID, keyLength, len(key.Secret)))
+		case len(key.Value) != keyLength:
+			faults = append(faults, fmt.Errorf("key %q: a secret has %d bytes, not %d", key.ID, keyLength, len(key.Value)))
 		case seen[key.ID]:
 			faults = append(faults, fmt.Errorf("key %q: given twice", key.ID))
 		}
@@ -69,9 +70,9 @@ func checkKeys(keys []Key) error {
 }
 
 // ring signs tokens. The zero value signs nothing and accepts everything.
-type ring []Key
+type ring []Secret
 
-func newRing(keys []Key) ring {
+func newRing(keys []Secret) ring {
 	if err := checkKeys(keys); err != nil {
 		panic(fmt.Errorf("idempotency: token keys: %w", err))
 	}
@@ -106,8 +107,8 @@ func (r ring) verify(principal, token string) bool {
 	return false
 }
 
-func mac(key Key, principal, random string) string {
-	sum := hmac.New(sha256.New, key.Secret)
+func mac(key Secret, principal, random string) string {
+	sum := hmac.New(sha256.New, key.Value)
 	for _, part := range []string{"coatcheck token", key.ID, random, principal} {
 		fmt.Fprintf(sum, "%d:%s,", len(part), part)
 	}

@@ -12,23 +12,23 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-func testKey(id string, fill byte) Key {
-	return Key{ID: id, Secret: bytes.Repeat([]byte{fill}, keyLength)}
+func testKey(id string, fill byte) Secret {
+	return Secret{ID: id, Value: bytes.Repeat([]byte{fill}, keyLength)}
 }
 
 func TestParseKeysReadsTheNewestFirstInBothAlphabets(t *testing.T) {
 	one, two := testKey("2026-11", 0xfb), testKey("old", 2)
-	text := one.ID + ":" + base64.StdEncoding.EncodeToString(one.Secret) + ", " + two.ID + ":" + base64.RawURLEncoding.EncodeToString(two.Secret)
-	keys, err := ParseKeys(text)
+	text := one.ID + ":" + base64.StdEncoding.EncodeToString(one.Value) + ", " + two.ID + ":" + base64.RawURLEncoding.EncodeToString(two.Value)
+	keys, err := ParseSecrets(text)
 	expect.Error(t, "ParseKeys", err, nil)
-	expect.Equal(t, "ParseKeys", keys, []Key{one, two})
-	keys, err = ParseKeys("")
+	expect.Equal(t, "ParseKeys", keys, []Secret{one, two})
+	keys, err = ParseSecrets("")
 	expect.Error(t, "ParseKeys of nothing", err, nil)
 	expect.Equal(t, "ParseKeys of nothing", keys, nil)
 }
 
 func TestParseKeysRefusesWithoutSayingTheSecret(t *testing.T) {
-	good := base64.StdEncoding.EncodeToString(testKey("x", 7).Secret)
+	good := base64.StdEncoding.EncodeToString(testKey("x", 7).Value)
 	for name, row := range map[string]struct{ text, want string }{
 		"no id":     {good, "key 1"},
 		"bad id":    {"a b:" + good, "key 1"},
@@ -40,7 +40,7 @@ func TestParseKeysRefusesWithoutSayingTheSecret(t *testing.T) {
 		"twice":     {"k:" + good + ",k:" + good, "twice"},
 		"trailing":  {"k:" + good + ",", "key 2"},
 	} {
-		_, err := ParseKeys(row.text)
+		_, err := ParseSecrets(row.text)
 		if err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: got error %v, want it to say %q", name, err, row.want)
 		}
@@ -54,7 +54,7 @@ func TestParseKeysRefusesWithoutSayingTheSecret(t *testing.T) {
 // is unknown, and Redis is not asked.
 func TestSignedTokenIsGoodForItsPrincipalOnly(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{})
-	with := func(keys ...Key) *Tokens { return newTokensWith(t, store, Config{TokenKeys: keys}) }
+	with := func(keys ...Secret) *Tokens { return newTokensWith(t, store, Config{TokenKeys: keys}) }
 	older, newer := testKey("a", 1), testKey("b", 2)
 	token, err := with(older).Issue(t.Context(), "alice", "", 0)
 	expect.NoError(t, "issuing a token", err)
@@ -89,7 +89,7 @@ func TestSignedTokenIsGoodForItsPrincipalOnly(t *testing.T) {
 }
 
 func TestForgedTokenIsRefusedWithoutAskingRedis(t *testing.T) {
-	tokens := newTokensWith(t, closedStore(t), Config{TokenKeys: []Key{testKey("a", 1)}})
+	tokens := newTokensWith(t, closedStore(t), Config{TokenKeys: []Secret{testKey("a", 1)}})
 	key := IssuedToken("", "a.AAAAAAAAAAAAAAAAAAAAAA.AAAAAAAAAAAAAAAAAAAAAA")
 	_, claimErr := tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f"})
 	for name, err := range map[string]error{
@@ -106,7 +106,7 @@ func TestForgedTokenIsRefusedWithoutAskingRedis(t *testing.T) {
 // is a new operation.
 func TestIssuedTokenIsRefusedAfterFlush(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		tokens := newTokensWith(t, store, Config{TokenKeys: []Key{testKey("a", 1)}})
+		tokens := newTokensWith(t, store, Config{TokenKeys: []Secret{testKey("a", 1)}})
 		token := issuedToken(t, tokens)
 		h := &handler{}
 		guarded := tokens.Middleware(Route{Name: "r"})(h)

@@ -16,12 +16,12 @@ const watched = 15 * time.Second
 
 // giveBack releases a claim whose outcome is not known and whose handler never ran. While Redis
 // does not answer it is retried: under Hold for as long as the record stays, since a claim that a
-// hung Redis runs late would be in doubt for that long; under Takeover until the next request can
-// take the claim over.
-func (t *Tokens) giveBack(key OperationKey, owner string, options ClaimOptions) {
+// hung Redis runs late would be in doubt for that long; under PolicyTakeover until the next request
+// can take the claim over.
+func (t *Tokens) giveBack(key Key, owner string, options ClaimOptions) {
 	until := t.stays(options)
 	var missing time.Time // since when Redis answers that there is no such claim
-	size := len(key.record) + len(key.token) + len(key.text) + len(key.principal) + len(owner)
+	size := len(key.record) + len(key.token) + len(key.ID) + len(key.Principal) + len(owner)
 	given := t.claims.add(&job{name: key.record, size: size, until: until, try: func(ctx context.Context) bool {
 		switch word, err := t.release(ctx, key, owner); {
 		case err != nil:
@@ -42,7 +42,7 @@ func (t *Tokens) giveBack(key OperationKey, owner string, options ClaimOptions) 
 
 // stays is until when a claim can be of harm that nothing was started for.
 func (t *Tokens) stays(options ClaimOptions) time.Time {
-	if options.Policy == Hold {
+	if options.Policy == PolicyHold {
 		return time.Now().Add(t.keepOpen)
 	}
 	return time.Now().Add(2 * options.Lease)
@@ -51,11 +51,11 @@ func (t *Tokens) stays(options ClaimOptions) time.Time {
 // confirmRelease is for a claim that was given back at the master. A replica may have the claim
 // alone, and become master: so it is given back again until the replicas that had to confirm the
 // claim confirm that it is gone. There is no room for any number of these while a replica is away.
-func (t *Tokens) confirmRelease(key OperationKey, owner string, options ClaimOptions) {
+func (t *Tokens) confirmRelease(key Key, owner string, options ClaimOptions) {
 	if cmp.Or(options.Ack, t.store.Ack()) == 0 {
 		return
 	}
-	size := len(key.record) + len(key.token) + len(key.text) + len(key.principal) + len(owner)
+	size := len(key.record) + len(key.token) + len(key.ID) + len(key.Principal) + len(owner)
 	t.released.add(&job{name: key.record, size: size, until: t.stays(options), try: func(ctx context.Context) bool {
 		_, err := t.on(options.Ack).Run(ctx, scripts.TokenRelease, t.keys(key), owner, t.done)
 		return err == nil || !uncertain(err)
@@ -64,7 +64,7 @@ func (t *Tokens) confirmRelease(key OperationKey, owner string, options ClaimOpt
 
 // release gives a claim back without waiting for replicas, which [Tokens.confirmRelease] does. It
 // returns the script's answer.
-func (t *Tokens) release(ctx context.Context, key OperationKey, owner string) (word string, err error) {
+func (t *Tokens) release(ctx context.Context, key Key, owner string) (word string, err error) {
 	reply, err := t.store.WithAck(0).Run(ctx, scripts.TokenRelease, t.keys(key), owner, t.done)
 	if err != nil {
 		return "", err
@@ -81,7 +81,7 @@ func uncertain(err error) bool {
 // it, the answer is recorded without its body, which is better than a token in doubt. An attempt
 // that says meanwhile that it is in doubt is.
 func (t *Tokens) completeLater(
-	ctx context.Context, key OperationKey, owner string, answer Answer, attempt *Attempt,
+	ctx context.Context, key Key, owner string, answer Answer, attempt *Attempt,
 ) {
 	if t.addAnswer(key, owner, answer, attempt) {
 		t.log.WarnContext(ctx, "idempotency: an answer could not be recorded yet; it is sent, and recording goes on")
@@ -94,7 +94,7 @@ func (t *Tokens) completeLater(
 	t.answers.drop()
 }
 
-func (t *Tokens) addAnswer(key OperationKey, owner string, answer Answer, attempt *Attempt) bool {
+func (t *Tokens) addAnswer(key Key, owner string, answer Answer, attempt *Attempt) bool {
 	size, until := answer.size()+len(owner), time.Now().Add(t.keepOpen)
 	return t.answers.add(&job{name: key.record, size: size, until: until, try: func(ctx context.Context) bool {
 		err := t.Complete(ctx, key, owner, answer)

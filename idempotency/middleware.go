@@ -122,8 +122,8 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if !key.issued {
-		g.tokens.callers.see(r, name, key.text, fingerprint, key.record)
-		g.tokens.WarnNameless(r.Context(), key.principal, name)
+		g.tokens.callers.see(r, name, key.ID, fingerprint, key.record)
+		g.tokens.WarnNameless(r.Context(), key.Principal, name)
 	}
 	options := g.route.options(fingerprint)
 	options.Route, options.RequestID = name, requestID(w, r)

@@ -210,7 +210,7 @@ func TestNothingIsSentBeforeItIsRecorded(t *testing.T) {
 	request.Header.Set(KeyHeader, "k")
 	tokens.Middleware(Route{Name: "r"})(h).ServeHTTP(w, request)
 	expect.Equal(t, "the request", statusAndBody(w), "200 answer")
-	wantState(t, tokens, ClientKey("", "r", "k"), Completed)
+	wantState(t, tokens, Key{Scope: "r", ID: "k"}, StateCompleted)
 }
 
 // watcher records the state of the token when an answer begins to leave.
@@ -237,12 +237,12 @@ func TestTokenIsCompletedWhenItsAnswerBeginsToLeave(t *testing.T) {
 		var found Operation
 		var err error
 		w := &watcher{ResponseRecorder: httptest.NewRecorder()}
-		w.watch = func() { found, err = tokens.Status(t.Context(), ClientKey("", "r", "k")) }
+		w.watch = func() { found, err = tokens.Status(t.Context(), Key{Scope: "r", ID: "k"}) }
 		request := httptest.NewRequest(http.MethodPost, "/pay", nil)
 		request.Header.Set(KeyHeader, "k")
 		tokens.Middleware(Route{Name: "r", MaxAnswer: 100})(h).ServeHTTP(w, request)
 		expect.Error(t, name+": Status when the answer begins to leave", err, nil)
-		expect.Equal(t, name+": state when the answer begins to leave", found.State, Completed)
+		expect.Equal(t, name+": state when the answer begins to leave", found.State, StateCompleted)
 		expect.Equal(t, name+": bytes of the answer", w.Body.Len(), size)
 	}
 }

@@ -18,7 +18,7 @@ import (
 func TestEmptyKeyIsNoOperation(t *testing.T) {
 	tokens := newTokens(t, storetest.Open(t, redisstore.Config{URL: "embedded:"}))
 	ran := 0
-	for _, key := range []OperationKey{ClientKey("p", "r", ""), {}} {
+	for _, key := range []Key{{Principal: "p", Scope: "r"}, {}} {
 		_, err := tokens.Do(t.Context(), key, ClaimOptions{}, func(context.Context, *Attempt) ([]byte, error) { ran++; return nil, nil })
 		expect.Error(t, "Do with an empty key", err, ErrKeyMissing)
 		_, err = tokens.Claim(t.Context(), key, ClaimOptions{Fingerprint: "f"})
@@ -29,7 +29,7 @@ func TestEmptyKeyIsNoOperation(t *testing.T) {
 
 func TestClaimWithoutAFingerprintIsRefused(t *testing.T) {
 	tokens := newTokens(t, storetest.Open(t, redisstore.Config{URL: "embedded:"}))
-	_, err := tokens.Claim(t.Context(), ClientKey("p", "r", "k"), ClaimOptions{})
+	_, err := tokens.Claim(t.Context(), Key{Principal: "p", Scope: "r", ID: "k"}, ClaimOptions{})
 	if err == nil || !strings.Contains(err.Error(), "fingerprint") || errors.Is(err, redisstore.ErrUnknownOutcome) {
 		t.Errorf("Claim without a fingerprint: got %v, want an error about it", err)
 	}
@@ -44,8 +44,8 @@ func TestNewRefusesWhatItCannotUse(t *testing.T) {
 	}{
 		"no store":                        {nil, Config{}, "needs a store"},
 		"a base that is no URI reference": {store, Config{ProblemBase: "http://[::1"}, "no URI reference"},
-		"a short token key":               {store, Config{TokenKeys: []Key{{ID: "k", Secret: []byte("short")}}}, "token keys"},
-		"an answer key without id":        {store, Config{AnswerKeys: []Key{{ID: "", Secret: make([]byte, 32)}}}, "id"},
+		"a short token key":               {store, Config{TokenKeys: []Secret{{ID: "k", Value: []byte("short")}}}, "token keys"},
+		"an answer key without id":        {store, Config{AnswerKeys: []Secret{{ID: "", Value: make([]byte, 32)}}}, "id"},
 	} {
 		expect.Contains(t, "panic of New with "+what, saidBy(func() { New(row.store, row.config) }), row.says)
 	}

@@ -47,12 +47,15 @@ type Decision string
 
 // The decisions of an operator.
 const (
-	// Happened means that it has had its effect: its answer is recorded, and every repeat gets it.
-	Happened Decision = "completed"
-	// NotBegun means that it has had no effect: the next request may begin, with a larger fence.
-	NotBegun Decision = "not-begun"
-	// Refuse lets no request begin; repeats get an error that says that an operator has closed it.
-	Refuse Decision = "refused"
+	// DecisionHappened means that it has had its effect: its answer is recorded, and every repeat
+	// gets it.
+	DecisionHappened Decision = "completed"
+	// DecisionNotBegun means that it has had no effect: the next request may begin, with a larger
+	// fence.
+	DecisionNotBegun Decision = "not-begun"
+	// DecisionRefuse lets no request begin; repeats get an error that says that an operator has
+	// closed it.
+	DecisionRefuse Decision = "refused"
 )
 
 // Settlement ends the doubt about an operation.
@@ -71,15 +74,15 @@ type Settlement struct {
 func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) error {
 	var answer []byte
 	switch s.Decision {
-	case Happened:
+	case DecisionHappened:
 		if err := s.Answer.check(); err != nil {
 			return err
 		}
 		s.Answer = s.Answer.recordable()
 		answer = t.answerKeys.seal(operation, s.Answer)
-	case NotBegun, Refuse:
+	case DecisionNotBegun, DecisionRefuse:
 	default:
-		return fmt.Errorf("idempotency: decision %q: %s, %s or %s", s.Decision, Happened, NotBegun, Refuse)
+		return fmt.Errorf("idempotency: decision %q: %s, %s or %s", s.Decision, DecisionHappened, DecisionNotBegun, DecisionRefuse)
 	}
 	if !names.Digested.MatchString(operation) {
 		return ErrUnknownOperation
@@ -135,7 +138,7 @@ func (t *Tokens) Forget(ctx context.Context, operation string) error {
 // digest is the same for two equal settlements, and for no others. The answer itself cannot be
 // compared where answers are encrypted.
 func (s Settlement) digest() string {
-	if s.Decision != Happened {
+	if s.Decision != DecisionHappened {
 		return string(s.Decision)
 	}
 	parts := []string{"settle", strconv.Itoa(s.Answer.Status), string(s.Answer.Body)}
@@ -150,10 +153,10 @@ func (t *Tokens) Operation(ctx context.Context, name string) (Operation, error) 
 	if !names.Digested.MatchString(name) {
 		return Operation{}, ErrUnknownOperation
 	}
-	return t.show(ctx, OperationNamed(name))
+	return t.show(ctx, KeyNamed(name))
 }
 
-func (t *Tokens) show(ctx context.Context, key OperationKey) (Operation, error) {
+func (t *Tokens) show(ctx context.Context, key Key) (Operation, error) {
 	reply, err := t.store.Run(ctx, scripts.OperationGet, t.keys(key)[:1])
 	if err != nil {
 		return Operation{}, fmt.Errorf("show operation: %w", err)
@@ -188,7 +191,7 @@ func inDoubt(reply scripts.Reply, operation string) error {
 	if err := reply.Scan(&doubt.Since, &decision); err != nil {
 		return err
 	}
-	doubt.Refused = decision == string(Refuse)
+	doubt.Refused = decision == string(DecisionRefuse)
 	return doubt
 }
 

@@ -94,9 +94,9 @@ func (b *busyRedis) commands(do func()) map[string]int {
 }
 
 // page reads one page.
-func (b *busyRedis) page(asked DoubtPage) (list []Operation, next string) {
+func (b *busyRedis) page(asked doubtPage) (list []Operation, next string) {
 	b.t.Helper()
-	list, next, err := b.tokens.InDoubt(b.t.Context(), asked)
+	list, next, err := b.tokens.inDoubt(b.t.Context(), asked)
 	if err != nil {
 		b.t.Fatalf("InDoubt with %+v: %v", asked, err)
 	}
@@ -107,38 +107,38 @@ const longAgo = 1_700_000_000_000 // milliseconds since 1970: a lease that ended
 
 func TestPageOfOperationsInDoubtCostsTheSameAmongVeryManyTokens(t *testing.T) {
 	b := startBusyRedis(t)
-	ask := func(asked DoubtPage, want int) (next string, cost map[string]int) {
+	ask := func(asked doubtPage, want int) (next string, cost map[string]int) {
 		t.Helper()
 		var list []Operation
 		cost = b.commands(func() { list, next = b.page(asked) })
 		expect.Equal(t, fmt.Sprintf("operations on the page %+v", asked), len(list), want)
 		return next, cost
 	}
-	b.fill(150, Claimed, "d", longAgo)
-	ask(DoubtPage{Max: 100}, 100) // connects, and loads the scripts
-	_, alone := ask(DoubtPage{Max: 100}, 100)
+	b.fill(150, StateClaimed, "d", longAgo)
+	ask(doubtPage{Max: 100}, 100) // connects, and loads the scripts
+	_, alone := ask(doubtPage{Max: 100}, 100)
 	expect.Equal(t, "scripts of a page of 100", alone["evalsha"], 101)
 	expect.Equal(t, "looks at the list for a page of 100", alone["zrangebyscore"], 1)
 
-	b.fill(60_000, Completed, "c", 0)
-	b.fill(30_000, Claimed, "r", 4_000_000_000_000) // still running
-	b.fill(20_000, Claimed, "e", longAgo+1000)
-	next, among := ask(DoubtPage{Max: 100}, 100)
+	b.fill(60_000, StateCompleted, "c", 0)
+	b.fill(30_000, StateClaimed, "r", 4_000_000_000_000) // still running
+	b.fill(20_000, StateClaimed, "e", longAgo+1000)
+	next, among := ask(doubtPage{Max: 100}, 100)
 	expect.Equal(t, "commands of the first page among 110,000 tokens", among, alone)
-	_, second := ask(DoubtPage{Max: 100, Cursor: next}, 100)
+	_, second := ask(doubtPage{Max: 100, Cursor: next}, 100)
 	second["zrangebyscore"] = alone["zrangebyscore"] // a second look past the cursor itself
 	expect.Equal(t, "commands of the second page", second, alone)
 	far := entry{longAgo + 1000 + 19_950, "e" + fmt.Sprintf("%031d", 19_950)}
-	_, last := ask(DoubtPage{Max: 100, Cursor: far.cursor()}, 50)
+	_, last := ask(doubtPage{Max: 100, Cursor: far.cursor()}, 50)
 	expect.Equal(t, "scripts of the last page, of 50", last["evalsha"], 51)
 }
 
 func TestPageOfOperationsInDoubtIsBounded(t *testing.T) {
 	b := startBusyRedis(t)
-	b.fill(5_000, Claimed, "d", longAgo)
-	b.page(DoubtPage{Max: 1})
+	b.fill(5_000, StateClaimed, "d", longAgo)
+	b.page(doubtPage{Max: 1})
 	for _, size := range []int{1, 100, 1000} {
-		asked := DoubtPage{Prefix: "POST /orders", Max: size}
+		asked := doubtPage{Prefix: "POST /orders", Max: size}
 		var list []Operation
 		var next string
 		cost := b.commands(func() { list, next = b.page(asked) })
@@ -153,7 +153,7 @@ func TestPageOfOperationsInDoubtIsBounded(t *testing.T) {
 	}
 	pages := 0
 	for cursor := ""; ; pages++ {
-		_, next := b.page(DoubtPage{Prefix: "POST /orders", Cursor: cursor, Max: 1})
+		_, next := b.page(doubtPage{Prefix: "POST /orders", Cursor: cursor, Max: 1})
 		if cursor = next; cursor == "" {
 			break
 		}
@@ -169,11 +169,11 @@ func TestClaimCostsTheSameAmongVeryManyEndedOperations(t *testing.T) {
 	cost := func() map[string]int {
 		return b.commands(func() {
 			claims++
-			claim(t, b.tokens, ClientKey("p", "r", strconv.Itoa(claims)), ClaimOptions{Fingerprint: "f"})
+			claim(t, b.tokens, Key{Principal: "p", Scope: "r", ID: strconv.Itoa(claims)}, ClaimOptions{Fingerprint: "f"})
 		})
 	}
 	cost() // loads the script
-	b.fill(50_000, Claimed, "d", longAgo)
+	b.fill(50_000, StateClaimed, "d", longAgo)
 	usual, cleaning := map[string]int(nil), false
 	expect.Eventually(t, "a claim takes operations off the list, and another one takes none", func() bool {
 		among := cost()

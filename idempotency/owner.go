@@ -21,7 +21,8 @@ func NewLeaseToken() string { return secret.New() }
 // same one, and gets the same grant if the claim stands; or it gives the claim back with Release.
 // Make a new one for each attempt, by [NewLeaseToken]: two attempts with one lease token are both
 // granted. A claim without one cannot be asked for again, so it is given back in the background.
-func (t *Tokens) Claim(ctx context.Context, key OperationKey, options ClaimOptions) (Outcome, error) {
+func (t *Tokens) Claim(ctx context.Context, key Key, options ClaimOptions) (Outcome, error) {
+	key = key.named()
 	if options.LeaseToken != "" {
 		return t.claim(ctx, key, options, options.LeaseToken)
 	}
@@ -32,7 +33,7 @@ func (t *Tokens) Claim(ctx context.Context, key OperationKey, options ClaimOptio
 
 // notStarted gives a claim of unknown outcome back, since nothing was started for it: at once if
 // Redis has it and only replicas do not, else in the background. Other errors come back unchanged.
-func (t *Tokens) notStarted(ctx context.Context, key OperationKey, owner string, options ClaimOptions, err error) error {
+func (t *Tokens) notStarted(ctx context.Context, key Key, owner string, options ClaimOptions, err error) error {
 	if !errors.Is(err, redisstore.ErrUnknownOutcome) {
 		return err
 	}

@@ -29,11 +29,11 @@ func (g *guard) passes(r *http.Request, err error) (bool, error) {
 // otherHeader refuses a request with an idempotency header that the route does not take: its client
 // relies on a guard that is not there.
 func (g *guard) otherHeader(r *http.Request) error {
-	if g.route.Accept == TokenOrKey || g.route.PassOther {
+	if g.route.Accept == AcceptEither || g.route.PassOther {
 		return nil
 	}
 	takes, other := TokenHeader, KeyHeader
-	if g.route.Accept == KeyOnly {
+	if g.route.Accept == AcceptKey {
 		takes, other = other, takes
 	}
 	if len(r.Header.Values(other)) > 0 {

@@ -14,7 +14,7 @@ import (
 )
 
 func TestHeaderThatTheRouteDoesNotTakeIsRefused(t *testing.T) {
-	for accept, other := range map[Accept]string{TokenOnly: KeyHeader, KeyOnly: TokenHeader} {
+	for accept, other := range map[Accept]string{AcceptToken: KeyHeader, AcceptKey: TokenHeader} {
 		for _, optional := range []bool{false, true} {
 			h := &handler{}
 			tokens := embeddedTokens(t)
@@ -76,6 +76,6 @@ func TestLeaseThatIsNoneAbandonsNothing(t *testing.T) {
 		if _, err := tokens.Extend(t.Context(), key, grant.LeaseToken, lease); err == nil {
 			t.Errorf("Extend by %v: got no error", lease)
 		}
-		wantState(t, tokens, key, Claimed)
+		wantState(t, tokens, key, StateClaimed)
 	}
 }

@@ -27,7 +27,7 @@ func TestClaimThatWasGivenBackAtTheMasterAloneIsGivenBackAtTheNext(t *testing.T)
 		"no replica has confirmed it": {"token_claim", func(*http.Request) {}},
 		"the work never began": {"", func(r *http.Request) {
 			attempt, _ := FromContext(r.Context())
-			attempt.NotBegun()
+			attempt.Release()
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestClaimThatWasGivenBackAtTheMasterAloneIsGivenBackAtTheNext(t *testing.T)
 			front := engines.Start(t, master.Addr(), engines.Engine{})
 			cut := &hook{op: never.op}
 			tokens := newTokens(t, storetest.Open(t, redisstore.Config{
-				URL: front.URL(), Ack: 1, Timeout: 10 * time.Second, AckTimeout: time.Second, Observers: []observe.Observer{cut},
+				URL: front.URL(), Ack: 1, Timeout: 10 * time.Second, AckTimeout: time.Second, Observers: []observe.Observer{{CallEnded: cut.CallEnded}},
 			}))
 			var down atomic.Bool
 			guarded := tokens.Middleware(Route{Name: "r", Lease: time.Hour})(&handler{serve: func(w http.ResponseWriter, r *http.Request) {
@@ -60,7 +60,7 @@ func TestClaimThatWasGivenBackAtTheMasterAloneIsGivenBackAtTheNext(t *testing.T)
 			down.Store(true)
 			cut.run = link.SwallowAnswers
 			expect.Equal(t, "status of a request that does nothing", post(guarded, "pay", "Idempotency-Key: k").Code, 503)
-			record := tokens.keys(ClientKey("", "r", "k"))[0]
+			record := tokens.keys(Key{Scope: "r", ID: "k"})[0]
 			expect.Equal(t, "the claim at the master", master.Client().Exists(t.Context(), record).Val(), int64(0))
 			expect.MustEqual(t, "the claim at the replica", replica.Client().Exists(t.Context(), record).Val(), int64(1))
 			expect.NoError(t, "REPLICAOF NO ONE", replica.Client().Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())

@@ -133,7 +133,7 @@ func TestAnswerStaysForTheRoutesRetentionAndNoLonger(t *testing.T) {
 	}{
 		"answered":        {func(http.ResponseWriter, *http.Request) {}, time.Second, time.Second},
 		"beyond a day":    {func(http.ResponseWriter, *http.Request) {}, 48 * time.Hour, 48 * time.Hour},
-		"in doubt":        {func(_ http.ResponseWriter, r *http.Request) { attemptOf(r).InDoubt() }, time.Second, MinKeepOpen},
+		"in doubt":        {func(_ http.ResponseWriter, r *http.Request) { attemptOf(r).Abandon() }, time.Second, MinKeepOpen},
 		"with heartbeats": {func(http.ResponseWriter, *http.Request) { time.Sleep(2 * time.Second) }, time.Second, time.Second},
 	} {
 		for _, principal := range []string{"", "ann"} {
@@ -161,7 +161,7 @@ func TestResultOfDoStaysForItsRetention(t *testing.T) {
 			tokens, runs := embeddedTokens(t), 0
 			do := func(want int) {
 				t.Helper()
-				_, err := tokens.Do(t.Context(), ClientKey("", "", "k"), ClaimOptions{Retention: retention}, func(context.Context, *Attempt) ([]byte, error) {
+				_, err := tokens.Do(t.Context(), Key{ID: "k"}, ClaimOptions{Retention: retention}, func(context.Context, *Attempt) ([]byte, error) {
 					runs++
 					return nil, nil
 				})
@@ -177,7 +177,7 @@ func TestResultOfDoStaysForItsRetention(t *testing.T) {
 	}
 }
 
-// An overtaken attempt that calls NotBegun has nothing to give back, and nothing is retried.
+// An overtaken attempt that calls Release has nothing to give back, and nothing is retried.
 func TestOvertakenAttemptGivesNothingBack(t *testing.T) {
 	tokens := embeddedTokens(t)
 	var guarded http.Handler
@@ -185,12 +185,12 @@ func TestOvertakenAttemptGivesNothingBack(t *testing.T) {
 	h.serve = func(_ http.ResponseWriter, r *http.Request) {
 		attempt, _ := FromContext(r.Context())
 		if attempt.Number == 1 {
-			lapse(t, tokens, tokens.keys(ClientKey("", "r", "k"))[0])
+			lapse(t, tokens, tokens.keys(Key{Scope: "r", ID: "k"})[0])
 			post(guarded, "x", "Idempotency-Key: k")
 		}
-		attempt.NotBegun()
+		attempt.Release()
 	}
-	guarded = tokens.Middleware(Route{Name: "r", Policy: Takeover})(h)
+	guarded = tokens.Middleware(Route{Name: "r", Policy: PolicyTakeover})(h)
 	post(guarded, "x", "Idempotency-Key: k")
 	h.wantRuns(t, 2)
 	_, claims := tokens.Backlogs()

@@ -50,10 +50,10 @@ func (b *book) resolve(_ context.Context, o Operation) (Resolution, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.effects[o.Name] > 0 {
-		return Resolution{Decision: Happened, Answer: Answer{Status: http.StatusCreated, Body: []byte("paid")}}, nil
+		return Resolution{Decision: DecisionHappened, Answer: Answer{Status: http.StatusCreated, Body: []byte("paid")}}, nil
 	}
 	b.closed[o.Name] = max(b.closed[o.Name], o.Fence)
-	return Resolution{Decision: NotBegun}, nil
+	return Resolution{Decision: DecisionNotBegun}, nil
 }
 
 func (b *book) wantEffects(t *testing.T, operation string, times int) {
@@ -74,7 +74,7 @@ func TestDoubtOfARouteWithAResolverEndsByItself(t *testing.T) {
 						ledger.enter(attempt)
 					}
 					if attempt.Number == 1 {
-						attempt.InDoubt()
+						attempt.Abandon()
 						w.WriteHeader(http.StatusBadGateway)
 						return
 					}
@@ -87,7 +87,7 @@ func TestDoubtOfARouteWithAResolverEndsByItself(t *testing.T) {
 				wantStatus(t, "a repeat that waits", again, http.StatusCreated)
 				expect.Equal(t, "its body", again.Body.String(), "paid")
 				wantReplayed(t, "the repeat", again, happens)
-				ledger.wantEffects(t, ClientKey(mustPrincipal(t, tokens), "POST /pay", "k").Operation(), 1)
+				ledger.wantEffects(t, Key{Principal: mustPrincipal(t, tokens), Scope: "POST /pay", ID: "k"}.Operation(), 1)
 				first.wantRuns(t, map[bool]int64{true: 1, false: 2}[happens])
 			})
 		})
@@ -112,7 +112,7 @@ func TestDoubtWhoseResolverIsAwayEndsWhenItIsBack(t *testing.T) {
 	ledger.away.Store(true)
 	h := &handler{serve: func(_ http.ResponseWriter, r *http.Request) {
 		if attemptOf(r).Number == 1 {
-			attemptOf(r).InDoubt()
+			attemptOf(r).Abandon()
 		}
 	}}
 	guarded := tokens.Middleware(Route{Name: "POST /pay", Resolve: ledger.resolve})(h)
@@ -121,8 +121,8 @@ func TestDoubtWhoseResolverIsAwayEndsWhenItIsBack(t *testing.T) {
 		w := post(guarded, "x", "Idempotency-Key: k")
 		return codeOf(w) == api.IdempotencyUnknown && w.Header().Get("Retry-After") == "1" && ledger.asked.Load() > 0
 	})
-	key := ClientKey(mustPrincipal(t, tokens), "POST /pay", "k")
-	wantState(t, tokens, key, InDoubt)
+	key := Key{Principal: mustPrincipal(t, tokens), Scope: "POST /pay", ID: "k"}
+	wantState(t, tokens, key, StateInDoubt)
 	ledger.away.Store(false)
 	expect.Eventually(t, "the key is free", func() bool { return post(guarded, "x", "Idempotency-Key: k").Code == http.StatusOK })
 	expect.Equal(t, "whether it was asked again", ledger.asked.Load() > 1, true)
@@ -133,14 +133,14 @@ func TestDoubtThatNobodyRepeatsEndsToo(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		dead := newTokens(t, store)
 		tokens, ledger := newTokens(t, store), newBook()
-		key := ClientKey("", "POST /pay", "k")
+		key := Key{Scope: "POST /pay", ID: "k"}
 		grant := claim(t, dead, key, ClaimOptions{Fingerprint: "f", Route: "POST /pay", Resolve: ledger.resolve})
 		expect.NoError(t, "Abandon", dead.Abandon(t.Context(), key, grant.LeaseToken))
 		ledger.enter(&Attempt{Operation: key.Operation(), Fence: grant.Fence})
 		tokens.Middleware(Route{Name: "POST /pay", Resolve: ledger.resolve})
 		expect.Eventually(t, "the operation is completed", func() bool {
 			found, err := tokens.Status(t.Context(), key)
-			return err == nil && found.State == Completed
+			return err == nil && found.State == StateCompleted
 		})
 		expect.Error(t, "a late answer of the dead one", dead.Complete(t.Context(), key, grant.LeaseToken, Answer{Status: 200}), ErrSuperseded)
 	})
@@ -150,7 +150,7 @@ func TestDoAsksItsResolver(t *testing.T) {
 	t.Parallel()
 	tokens, ledger := embeddedTokens(t), newBook()
 	for number, happens := range []bool{true, false} {
-		key := ClientKey("", "", "job "+strconv.Itoa(number))
+		key := Key{ID: "job " + strconv.Itoa(number)}
 		runs := 0
 		options := ClaimOptions{Resolve: ledger.resolve}
 		work := func(ctx context.Context, attempt *Attempt) ([]byte, error) {
@@ -195,7 +195,7 @@ func TestResolversOfTwoProcessesLeaveOneEffectForEachKey(t *testing.T) {
 					ledger.enter(attempt)
 				}
 				if how != 0 {
-					attempt.InDoubt()
+					attempt.Abandon()
 				}
 				w.WriteHeader(http.StatusCreated)
 				_, _ = w.Write([]byte("paid"))
@@ -228,11 +228,11 @@ func TestResolversOfTwoProcessesLeaveOneEffectForEachKey(t *testing.T) {
 func TestResolverMayNotRefuseOrPanic(t *testing.T) {
 	t.Parallel()
 	for name, resolver := range map[string]Resolver{
-		"refuses": func(context.Context, Operation) (Resolution, error) { return Resolution{Decision: Refuse}, nil },
+		"refuses": func(context.Context, Operation) (Resolution, error) { return Resolution{Decision: DecisionRefuse}, nil },
 		"is mute": func(context.Context, Operation) (Resolution, error) { return Resolution{}, nil },
 		"panics":  func(context.Context, Operation) (Resolution, error) { panic("no book") },
 		"has no whole answer": func(context.Context, Operation) (Resolution, error) {
-			return Resolution{Decision: Happened, Answer: Answer{Status: 99}}, nil
+			return Resolution{Decision: DecisionHappened, Answer: Answer{Status: 99}}, nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -245,7 +245,7 @@ func TestResolverMayNotRefuseOrPanic(t *testing.T) {
 			expect.Equal(t, "what is told of the question", <-told, "")
 			found, err := tokens.Operation(t.Context(), operation)
 			expect.NoError(t, "Operation", err)
-			expect.Equal(t, "state", found.State, InDoubt)
+			expect.Equal(t, "state", found.State, StateInDoubt)
 		})
 	}
 }
@@ -263,12 +263,12 @@ func TestBeginResolvingIsForOneAtATime(t *testing.T) {
 	expect.Equal(t, "whether it has a wait", redisstore.RetryAfter(err) > 0, true)
 	_, err = tokens.BeginResolving(t.Context(), operation, first.LeaseToken, MaxResolving)
 	expect.NoError(t, "the same again", err)
-	expect.Error(t, "an operator", tokens.Settle(t.Context(), operation, Settlement{Decision: NotBegun}), ErrAttemptRunning)
-	other := Settlement{Decision: NotBegun, LeaseToken: "another-resolver-of-it"}
+	expect.Error(t, "an operator", tokens.Settle(t.Context(), operation, Settlement{Decision: DecisionNotBegun}), ErrAttemptRunning)
+	other := Settlement{Decision: DecisionNotBegun, LeaseToken: "another-resolver-of-it"}
 	expect.Error(t, "another resolver", tokens.Settle(t.Context(), operation, other), ErrSuperseded)
-	expect.NoError(t, "the resolver", tokens.Settle(t.Context(), operation, Settlement{Decision: NotBegun, LeaseToken: first.LeaseToken}))
+	expect.NoError(t, "the resolver", tokens.Settle(t.Context(), operation, Settlement{Decision: DecisionNotBegun, LeaseToken: first.LeaseToken}))
 	expect.Error(t, "its end after that", tokens.EndResolving(t.Context(), operation, first.LeaseToken), ErrNotInDoubt)
-	for _, name := range []string{"", "x", ClientKey("", "", "never").Operation()} {
+	for _, name := range []string{"", "x", Key{ID: "never"}.Operation()} {
 		_, err = tokens.BeginResolving(t.Context(), name, "", 0)
 		expect.Error(t, "an operation "+name, err, ErrUnknownOperation)
 	}

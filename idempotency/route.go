@@ -20,7 +20,7 @@ type Route struct {
 	// part of a key's scope and of the fingerprint; "" = the pattern, or the method and path. One
 	// that is written as a pattern has the notation of net/http.ServeMux, not another router's
 	Name   string
-	Accept Accept // which header it takes; "" = TokenOrKey
+	Accept Accept // which header it takes; "" = AcceptEither
 	// the key space: a key is one operation on all routes that have the same. It takes the place of
 	// Name in a key's scope and in the fingerprint; "" = Name
 	Keys string
@@ -39,7 +39,7 @@ type Route struct {
 	PassOther bool
 	// GET, HEAD, OPTIONS and TRACE pass unguarded: for a guard in front of a whole router
 	PassSafe  bool
-	Policy    Policy        // "" = Hold
+	Policy    Policy        // "" = PolicyHold
 	Lease     time.Duration // how long an attempt may be silent before it is in doubt; 0 = 30 s
 	Retention time.Duration // how long an answer is kept; 0 = 24 h
 	// tokens that were issued for another scope are refused; "" = only tokens without a scope fit
@@ -66,8 +66,8 @@ type Route struct {
 	// form (RFC 8785): white space and the order of names do not matter.
 	CanonicalJSON bool
 	// Keep, Frees and Doubts say by the status of an answer, such as 503, or by its class, such as
-	// 5xx, how an operation ends. A status counts before its class, and Attempt.NotBegun and
-	// Attempt.InDoubt before both.
+	// 5xx, how an operation ends. A status counts before its class, and Attempt.Release and
+	// Attempt.Abandon before both.
 	//
 	// Keep lists the statuses whose answers are recorded: every repeat gets the answer. nil = all
 	// that Frees and Doubts do not list. With a list, an answer of any status that stands in no
@@ -86,7 +86,7 @@ type Route struct {
 // WithDefaults returns the route with the defaults of Doubts and of all but Name, Scope, Ack and
 // the other lists.
 func (r Route) WithDefaults() Route {
-	r.Accept = cmp.Or(r.Accept, TokenOrKey)
+	r.Accept = cmp.Or(r.Accept, AcceptEither)
 	options := ClaimOptions{Policy: r.Policy, Lease: r.Lease, Retention: r.Retention}.withDefaults()
 	r.Policy, r.Lease, r.Retention = options.Policy, options.Lease, options.Retention
 	r.MaxBody = cmp.Or(r.MaxBody, 1<<20)
@@ -111,7 +111,7 @@ func (r Route) Check() error {
 		wrong := muxpattern.Fault(r.Name)
 		fault(wrong != "", "name %q: %s", r.Name, wrong)
 	}
-	fault(!slices.Contains([]Accept{TokenOrKey, TokenOnly, KeyOnly}, r.Accept), "accept %q: token, key or either", r.Accept)
+	fault(!slices.Contains([]Accept{AcceptEither, AcceptToken, AcceptKey}, r.Accept), "accept %q: token, key or either", r.Accept)
 	fault(r.Ack < 0 || r.Ack > 100, "ack %d: 0 to 100 replicas", r.Ack)
 	fault(r.MaxBody < 0, "max body %d: not below 0", r.MaxBody)
 	fault(r.MaxAnswer < 0, "max answer %d: not below 0", r.MaxAnswer)
@@ -121,7 +121,7 @@ func (r Route) Check() error {
 	for _, name := range slices.Concat(r.Headers, headersIn(r.KeyHeaders)) {
 		fault(!names.Header.MatchString(name), "header %q: not a header's name", name)
 	}
-	fault(r.Accept == TokenOnly && len(r.KeyHeaders)+len(r.KeyFromBody) > 0,
+	fault(r.Accept == AcceptToken && len(r.KeyHeaders)+len(r.KeyFromBody) > 0,
 		"accept token: a route with key headers or a key in the body takes keys")
 	for i, one := range r.KeyFromBody {
 		fault(!validPointer(one), "key from body %q: a JSON Pointer of 1 to %d characters belongs here, such as /id or /data/0/id; "+

@@ -14,7 +14,7 @@ import (
 // run is one start of a handler or function that a claim allowed.
 type run struct {
 	tokens  *Tokens
-	key     OperationKey
+	key     Key
 	owner   string
 	options ClaimOptions
 	claimed time.Time // before the claim was sent
@@ -30,8 +30,9 @@ type run struct {
 // begin claims a token for a new owner, if that is admitted. If the outcome is a grant the caller
 // makes the run; otherwise there is none, and the outcome has the recorded answer. A claim of
 // unknown outcome is given back in the background, since nothing was started for it. One under
-// Takeover whose grant is as old as its lease is given back too: another attempt may run by now.
-func (t *Tokens) begin(ctx context.Context, key OperationKey, options ClaimOptions) (*run, Outcome, error) {
+// PolicyTakeover whose grant is as old as its lease is given back too: another attempt may run by
+// now.
+func (t *Tokens) begin(ctx context.Context, key Key, options ClaimOptions) (*run, Outcome, error) {
 	if err := t.admit(); err != nil {
 		return nil, Outcome{}, fmt.Errorf("%w: %w", errNotAdmitted, err)
 	}
@@ -44,7 +45,7 @@ func (t *Tokens) begin(ctx context.Context, key OperationKey, options ClaimOptio
 		tokens: t, key: key, owner: owner, options: options.withDefaults(), claimed: claimed, detached: context.WithoutCancel(ctx),
 		attempt: &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt, Operation: key.record},
 	}
-	if granted.options.Policy == Takeover && keepalive.Age(claimed) >= granted.options.Lease {
+	if granted.options.Policy == PolicyTakeover && keepalive.Age(claimed) >= granted.options.Lease {
 		granted.release()
 		return nil, Outcome{}, errLate
 	}
@@ -79,7 +80,7 @@ func (run *run) abandon() {
 			"idempotency: an attempt ended without an answer; its token is in doubt when its lease has lapsed", "error", err)
 		return
 	}
-	run.tokens.asker.ask(cmp.Or(run.options.Route, run.key.scope), run.options.Resolve, run.key.record)
+	run.tokens.asker.ask(cmp.Or(run.options.Route, run.key.Scope), run.options.Resolve, run.key.record)
 }
 
 // settle ends the attempt. The error is one that the client must get instead of the answer.

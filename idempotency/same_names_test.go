@@ -40,12 +40,12 @@ func TestNamesOfOperationsAreFixed(t *testing.T) {
 		"the principal by no header":         {principal(), ""},
 		"the principal by a header not sent": {principal("X-Other"), ""},
 		"an issued token":                    {IssuedToken("ann", "token").Operation(), "Np0vk2SPTwJMO2adIF9TSMMj9jp-ljd4"},
-		"a client's key":                     {ClientKey("ann", "POST /orders/{id}", "key").Operation(), "cffCDiw0VRqbwCTiphmX8Ztfm-PApVJx"},
-		"a client's key of nobody":           {ClientKey("", "", "key").Operation(), "uD4LIPrFAoy2kPqogKm_6pou4SKTnA5X"},
+		"a client's key":                     {Key{Principal: "ann", Scope: "POST /orders/{id}", ID: "key"}.Operation(), "cffCDiw0VRqbwCTiphmX8Ztfm-PApVJx"},
+		"a client's key of nobody":           {Key{ID: "key"}.Operation(), "uD4LIPrFAoy2kPqogKm_6pou4SKTnA5X"},
 		"a fingerprint":                      {fingerprint(Route{}), "y4trH2E-fKLkD21Q8ThSO2wQFxqARCx75uE03RYCdzc"},
 		"a fingerprint with headers":         {fingerprint(Route{Headers: []string{"x-user-id", "Host", "X-Other"}}), "a6NdcT5-HL6egKwSe3MmKebBLiDOlGXMl-QlaJjravc"},
 		"a fingerprint of canonical JSON":    {fingerprint(Route{CanonicalJSON: true}), "zt--un3bPswscxCiipU3NvmV19gcRHAZwG1NiH3zOa4"},
-		"the digest of a settlement":         {Settlement{Decision: Happened, Answer: Answer{Status: 201, Header: http.Header{"A": {"b", "c"}}, Body: []byte("d")}}.digest(), "5vSjj4NVhqtiGCtTGIkF1hOIctIYPMwD"},
+		"the digest of a settlement":         {Settlement{Decision: DecisionHappened, Answer: Answer{Status: 201, Header: http.Header{"A": {"b", "c"}}, Body: []byte("d")}}.digest(), "5vSjj4NVhqtiGCtTGIkF1hOIctIYPMwD"},
 	} {
 		expect.SameName(t, names.Version, what, row[0], row[1])
 	}

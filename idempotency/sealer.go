@@ -17,13 +17,13 @@ type sealer struct {
 	keys   map[string]cipher.AEAD
 }
 
-func newSealer(keys []Key) sealer {
+func newSealer(keys []Secret) sealer {
 	if err := checkKeys(keys); err != nil {
 		panic(fmt.Errorf("idempotency: answer keys: %w", err))
 	}
 	v := sealer{keys: map[string]cipher.AEAD{}}
 	for i, key := range keys {
-		block, err := aes.NewCipher(key.Secret)
+		block, err := aes.NewCipher(key.Value)
 		if err != nil {
 			panic(err) // the length is right
 		}

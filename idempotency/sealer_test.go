@@ -14,11 +14,11 @@ import (
 func TestSealedAnswerIsReadWithItsKeyAndForItsRecordOnly(t *testing.T) {
 	answer := Answer{Status: 201, Header: http.Header{"Location": {"/payments/17"}}, Body: []byte("card 4711")}
 	older, newer := testKey("a", 1), testKey("b", 2)
-	sealed := newSealer([]Key{older}).seal("record", answer)
+	sealed := newSealer([]Secret{older}).seal("record", answer)
 	if bytes.Contains(sealed, []byte("4711")) || bytes.Contains(sealed, []byte("payments")) || !bytes.HasPrefix(sealed, []byte("2 a ")) {
 		t.Fatalf("stored as %q, want it encrypted by key a", sealed)
 	}
-	if twice := newSealer([]Key{older}).seal("record", answer); bytes.Equal(twice, sealed) {
+	if twice := newSealer([]Secret{older}).seal("record", answer); bytes.Equal(twice, sealed) {
 		t.Error("two encryptions are equal")
 	}
 	changed := bytes.Clone(sealed)
@@ -29,15 +29,15 @@ func TestSealedAnswerIsReadWithItsKeyAndForItsRecordOnly(t *testing.T) {
 		stored []byte
 		good   bool
 	}{
-		"its key":            {newSealer([]Key{older}), "record", sealed, true},
-		"after rotation":     {newSealer([]Key{newer, older}), "record", sealed, true},
-		"another record":     {newSealer([]Key{older}), "other", sealed, false},
-		"without its key":    {newSealer([]Key{newer}), "record", sealed, false},
+		"its key":            {newSealer([]Secret{older}), "record", sealed, true},
+		"after rotation":     {newSealer([]Secret{newer, older}), "record", sealed, true},
+		"another record":     {newSealer([]Secret{older}), "other", sealed, false},
+		"without its key":    {newSealer([]Secret{newer}), "record", sealed, false},
 		"without any key":    {newSealer(nil), "record", sealed, false},
-		"another secret":     {newSealer([]Key{testKey("a", 9)}), "record", sealed, false},
-		"changed":            {newSealer([]Key{older}), "record", changed, false},
-		"cut":                {newSealer([]Key{older}), "record", sealed[:30], false},
-		"stored in the open": {newSealer([]Key{older}), "record", newSealer(nil).seal("record", answer), true},
+		"another secret":     {newSealer([]Secret{testKey("a", 9)}), "record", sealed, false},
+		"changed":            {newSealer([]Secret{older}), "record", changed, false},
+		"cut":                {newSealer([]Secret{older}), "record", sealed[:30], false},
+		"stored in the open": {newSealer([]Secret{older}), "record", newSealer(nil).seal("record", answer), true},
 	} {
 		got, err := row.sealer.open(row.record, string(row.stored))
 		if !row.good {
@@ -54,12 +54,12 @@ func TestSealedAnswerIsReadWithItsKeyAndForItsRecordOnly(t *testing.T) {
 func TestAnswersAreStoredEncrypted(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		h := &handler{}
-		guarded := newTokensWith(t, store, Config{AnswerKeys: []Key{testKey("a", 1)}}).Middleware(Route{Name: "r"})(h)
+		guarded := newTokensWith(t, store, Config{AnswerKeys: []Secret{testKey("a", 1)}}).Middleware(Route{Name: "r"})(h)
 		first, again := post(guarded, "x", "Idempotency-Key: k"), post(guarded, "x", "Idempotency-Key: k")
 		wantStatus(t, "the first request", first, 201)
 		expect.Equal(t, "the request again", statusAndBody(again), statusAndBody(first))
 		wantHeader(t, "the request again", again, "Location", "/payments/1")
-		stored := field(t, newTokens(t, store), ClientKey("", "r", "k"), "answer")
+		stored := field(t, newTokens(t, store), Key{Scope: "r", ID: "k"}, "answer")
 		if strings.Contains(stored, "payments") || strings.Contains(stored, `"id":1`) {
 			t.Errorf("stored in the open: %q", stored)
 		}
@@ -70,7 +70,7 @@ func TestAnswersAreStoredEncrypted(t *testing.T) {
 }
 
 func FuzzStoredAnswer(f *testing.F) {
-	v := newSealer([]Key{testKey("a", 1)})
+	v := newSealer([]Secret{testKey("a", 1)})
 	f.Add([]byte{})
 	f.Add([]byte("2 a "))
 	f.Add([]byte("2 b xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"))

@@ -26,7 +26,7 @@ func TestTimeLimitWithinTheGuardLeavesTheTokenInDoubt(t *testing.T) {
 	tokens := embeddedTokens(t)
 	guarded := tokens.Middleware(Route{Name: "r"})(http.TimeoutHandler(slow, time.Millisecond, "too late"))
 	wantStatus(t, "the first request", post(guarded, "x", "Idempotency-Key: k"), 503)
-	wantState(t, tokens, ClientKey("", "r", "k"), InDoubt)
+	wantState(t, tokens, Key{Scope: "r", ID: "k"}, StateInDoubt)
 	wantCode(t, "the request again", post(guarded, "x", "Idempotency-Key: k"), api.IdempotencyUnknown)
 }
 
@@ -39,11 +39,11 @@ func TestHandlerThatEndsWithItsTimeAndAnswersNothingLeavesTheTokenInDoubt(t *tes
 		status int
 		state  State
 	}{
-		"nothing":          {ended, 504, InDoubt},
-		"a header alone":   {func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-A", "b"); ended(w, r) }, 504, InDoubt},
-		"never begun":      {func(w http.ResponseWriter, r *http.Request) { ended(w, r); attemptOf(r).NotBegun() }, 504, forgotten},
-		"an answer before": {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusAccepted); ended(w, r) }, 202, Completed},
-		"an answer after":  {func(w http.ResponseWriter, r *http.Request) { ended(w, r); w.WriteHeader(http.StatusAccepted) }, 202, Completed},
+		"nothing":          {ended, 504, StateInDoubt},
+		"a header alone":   {func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-A", "b"); ended(w, r) }, 504, StateInDoubt},
+		"never begun":      {func(w http.ResponseWriter, r *http.Request) { ended(w, r); attemptOf(r).Release() }, 504, forgotten},
+		"an answer before": {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusAccepted); ended(w, r) }, 202, StateCompleted},
+		"an answer after":  {func(w http.ResponseWriter, r *http.Request) { ended(w, r); w.WriteHeader(http.StatusAccepted) }, 202, StateCompleted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestHandlerThatEndsWithItsTimeAndAnswersNothingLeavesTheTokenInDoubt(t *tes
 				for key := range 50 { // two timers that are due at once end in either order
 					first := post(limited, "x", "Idempotency-Key: "+strconv.Itoa(key))
 					wantStatus(t, "the first request", first, row.status)
-					wantState(t, tokens, ClientKey("", "r", strconv.Itoa(key)), row.state)
+					wantState(t, tokens, Key{Scope: "r", ID: strconv.Itoa(key)}, row.state)
 				}
 			})
 		})
@@ -79,7 +79,7 @@ func TestStatusThatIsNoneLeavesTheTokenInDoubt(t *testing.T) {
 			_, _ = io.WriteString(w, body)
 		}})
 		expect.Equal(t, "the first request", statusAndBody(post(guarded, "x", "Idempotency-Key: k")), fmt.Sprint(status, " ", body))
-		wantState(t, tokens, ClientKey("", "r", "k"), InDoubt)
+		wantState(t, tokens, Key{Scope: "r", ID: "k"}, StateInDoubt)
 	}
 	for _, status := range []int{-1, 0, 99, 1000} {
 		tokens := embeddedTokens(t)
@@ -87,7 +87,7 @@ func TestStatusThatIsNoneLeavesTheTokenInDoubt(t *testing.T) {
 		if saidBy(func() { post(guarded, "", "Idempotency-Key: k") }) == "" {
 			t.Errorf("status %d: got no panic", status)
 		}
-		wantState(t, tokens, ClientKey("", "r", "k"), InDoubt)
+		wantState(t, tokens, Key{Scope: "r", ID: "k"}, StateInDoubt)
 	}
 }
 

@@ -91,7 +91,7 @@ func TestEveryStepOfARequestCanFail(t *testing.T) {
 		{afterEffect, hungUp, once, once},
 		{beforeComplete, hungUp, once, once},
 	} {
-		for policy, want := range map[Policy]truth{Hold: row.hold, Takeover: row.takeover} {
+		for policy, want := range map[Policy]truth{PolicyHold: row.hold, PolicyTakeover: row.takeover} {
 			t.Run(fmt.Sprintf("%s/%s/%s", row.what, row.step, policy), func(t *testing.T) {
 				t.Parallel()
 				walk := newWalk(t, row.step, row.what, policy)
@@ -259,7 +259,7 @@ func (w *walk) settle() truth {
 	owner := w.owner
 	if w.what == killed {
 		tokens := newTokens(w.t, open(w.t, w.space))
-		if at := tokens.keys(ClientKey("", "pay", key))[0]; strings.HasPrefix(record(w.t, tokens, at), "claimed\t") {
+		if at := tokens.keys(Key{Scope: "pay", ID: key})[0]; strings.HasPrefix(record(w.t, tokens, at), "claimed\t") {
 			setWord(w.t, tokens, at, "until", "1")
 		}
 		owner = serveHere(w.t, tokens, w.control.URL, w.policy)

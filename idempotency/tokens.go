@@ -59,10 +59,10 @@ type Config struct {
 	// them, so that keys can be changed without a gap. With keys, a token that was not issued, or
 	// that was issued to another principal, is refused without asking Redis. nil = tokens are not
 	// signed.
-	TokenKeys []Key
+	TokenKeys []Secret
 	// AnswerKeys encrypt the answers that are stored, with the first key; stored answers are read
 	// with all of them. nil = answers are stored unencrypted.
-	AnswerKeys []Key
+	AnswerKeys []Secret
 	// PolicyURL is where a client can read what a route takes: refusals of a guarded route link to
 	// it (RFC 8288, rel="describedby"). "" = no link.
 	PolicyURL string
@@ -124,9 +124,9 @@ type Tokens struct {
 	listed string
 }
 
-// New returns the tokens of a store. It panics without a store, if a key is not as [Key] requires
-// ([ParseKeys] returns valid keys only), if ProblemBase is no URI reference, and if KeepOpen is out
-// of its bounds.
+// New returns the tokens of a store. It panics without a store, if a key is not as [Secret]
+// requires ([ParseSecrets] returns valid keys only), if ProblemBase is no URI reference, and if
+// KeepOpen is out of its bounds.
 func New(store *redisstore.Store, config Config) *Tokens {
 	if store == nil {
 		panic("idempotency: New needs a store: see redisstore.Open")
@@ -145,7 +145,7 @@ func New(store *redisstore.Store, config Config) *Tokens {
 		completed: config.Completed, tellResolved: config.Resolved, keepOpen: keepOpen, admit: config.Admit,
 		reserve: config.Reserve, done: store.Key("token", "done"),
 	}
-	if store.Mode() != redisstore.Cluster {
+	if store.Mode() != redisstore.ModeCluster {
 		t.listed = store.SlotKey("operations", underWay, "")
 	}
 	if t.principal == nil {
@@ -235,15 +235,16 @@ type State string
 // The states of a token. InDoubt is a claim whose lease has lapsed with no answer recorded. Refused
 // is one that an operator has closed: no request begins, and it may be settled otherwise.
 const (
-	Issued    State = "issued"
-	Claimed   State = "claimed"
-	InDoubt   State = "in-doubt"
-	Refused   State = "refused"
-	Completed State = "completed"
+	StateIssued    State = "issued"
+	StateClaimed   State = "claimed"
+	StateInDoubt   State = "in-doubt"
+	StateRefused   State = "refused"
+	StateCompleted State = "completed"
 )
 
 // Status returns the operation of a key as [Tokens.Operation] does.
-func (t *Tokens) Status(ctx context.Context, key OperationKey) (Operation, error) {
+func (t *Tokens) Status(ctx context.Context, key Key) (Operation, error) {
+	key = key.named()
 	if err := t.genuine(key); err != nil {
 		return Operation{}, err
 	}
@@ -252,7 +253,7 @@ func (t *Tokens) Status(ctx context.Context, key OperationKey) (Operation, error
 
 // keys are the Redis keys of an operation: its record, and the list of the operations under way
 // that it belongs to.
-func (t *Tokens) keys(key OperationKey) []string { return t.keysOf(key.record) }
+func (t *Tokens) keys(key Key) []string { return t.keysOf(key.named().record) }
 
 func (t *Tokens) keysOf(operation string) []string {
 	list := t.listed
@@ -267,11 +268,11 @@ const underWay = "under-way"
 
 // genuine refuses an issued token with a wrong signature, and the key of no operation. A client's
 // own key has no signature.
-func (t *Tokens) genuine(key OperationKey) error {
+func (t *Tokens) genuine(key Key) error {
 	if key.record == "" {
 		return fmt.Errorf("%w: its key is empty, and all without one would be one operation", ErrKeyMissing)
 	}
-	if key.issued && !t.tokenKeys.verify(key.principal, key.token) {
+	if key.issued && !t.tokenKeys.verify(key.Principal, key.token) {
 		return ErrUnknownToken
 	}
 	return nil

@@ -41,8 +41,8 @@ func TestRoundTripsOfEachRequest(t *testing.T) {
 
 	// Redis learns the scripts, and the connection is made.
 	post(guarded, "a", "Idempotency-Key: warm")
-	doubt := claim(t, tokens, ClientKey("", "pay", "doubtful"), ClaimOptions{Fingerprint: "any", Lease: time.Hour})
-	lapsed := lapse(t, tokens, tokens.keys(ClientKey("", "pay", "doubtful"))[0])
+	doubt := claim(t, tokens, Key{Scope: "pay", ID: "doubtful"}, ClaimOptions{Fingerprint: "any", Lease: time.Hour})
+	lapsed := lapse(t, tokens, tokens.keys(Key{Scope: "pay", ID: "doubtful"})[0])
 	if lapsed != "any" || doubt.Attempt != 1 {
 		t.Fatalf("the claim in doubt: got %+v of fingerprint %q, want attempt 1 of %q", doubt, lapsed, "any")
 	}
@@ -94,7 +94,7 @@ func issuedToken(t *testing.T, tokens *Tokens) string {
 // doubtful asks for the operation that is in doubt, and returns 409 if that is the answer.
 func doubtful(t *testing.T, tokens *Tokens, fingerprint string) int {
 	t.Helper()
-	_, err := tokens.Claim(t.Context(), ClientKey("", "pay", "doubtful"), ClaimOptions{Fingerprint: fingerprint})
+	_, err := tokens.Claim(t.Context(), Key{Scope: "pay", ID: "doubtful"}, ClaimOptions{Fingerprint: fingerprint})
 	if expect.Error(t, "Claim of the operation in doubt", err, ErrInDoubt); err == nil {
 		return 0
 	}

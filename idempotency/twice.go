@@ -22,7 +22,7 @@ const (
 
 // within reports whether the request comes through a guard that has claimed the same operation: of
 // this process, or of a gateway with the same store.
-func (g *guard) within(r *http.Request, key OperationKey) bool {
+func (g *guard) within(r *http.Request, key Key) bool {
 	if attempt, ok := FromContext(r.Context()); ok && attempt.Operation == key.record {
 		return true
 	}
@@ -32,7 +32,7 @@ func (g *guard) within(r *http.Request, key OperationKey) bool {
 // guardedTwice is the refusal of a request that waits for itself: the claim in its way is that of
 // the guard around this one, by its fence. That guard records it as any answer: what stands between
 // the two may have had an effect.
-func (g *guard) guardedTwice(r *http.Request, key OperationKey, err error) error {
+func (g *guard) guardedTwice(r *http.Request, key Key, err error) error {
 	if !errors.Is(err, ErrInProgress) && !errors.Is(err, ErrMismatch) {
 		return err
 	}

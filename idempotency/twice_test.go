@@ -68,7 +68,7 @@ func TestGuardWithinGuardSaysSo(t *testing.T) {
 	}{
 		"the same name":               {Route{Name: "pay"}, Route{Name: "pay"}, nil, api.InternalError, 0},
 		"the same name, and patience": {Route{Name: "pay"}, Route{Name: "pay"}, []string{"Prefer: wait=30"}, api.InternalError, 0},
-		"both under takeover":         {Route{Name: "pay", Policy: Takeover}, Route{Name: "pay", Policy: Takeover}, nil, api.InternalError, 0},
+		"both under takeover":         {Route{Name: "pay", Policy: PolicyTakeover}, Route{Name: "pay", Policy: PolicyTakeover}, nil, api.InternalError, 0},
 		"another fingerprint":         {Route{Name: "pay"}, Route{Name: "pay", Headers: []string{"Accept"}}, []string{"Accept: x"}, api.InternalError, 0},
 		"by the path":                 {Route{}, Route{}, nil, api.InternalError, 0},
 		"other names":                 {Route{Name: "all"}, Route{Name: "pay"}, nil, "", 1},
@@ -121,7 +121,7 @@ func TestGuardBehindAGatewayOfAnotherStoreTellsWhatIsTrue(t *testing.T) {
 	tokens, _ := loggedTokens(t)
 	entered, goesOn := make(chan struct{}), make(chan struct{})
 	h := &handler{serve: func(_ http.ResponseWriter, r *http.Request) {
-		attemptOf(r).InDoubt()
+		attemptOf(r).Abandon()
 		close(entered)
 		<-goesOn
 	}}
@@ -130,7 +130,7 @@ func TestGuardBehindAGatewayOfAnotherStoreTellsWhatIsTrue(t *testing.T) {
 		var behind *httptest.ResponseRecorder
 		post(outer.Middleware(Route{Name: "pay"})(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			attempt := attemptOf(r)
-			attempt.NotBegun()
+			attempt.Release()
 			behind = post(inner, "pay", KeyHeader+": k", OperationHeader+": "+attempt.Operation, FenceHeader+": "+strconv.FormatInt(attempt.Fence, 10))
 		})), "pay", KeyHeader+": k")
 		return behind
@@ -139,7 +139,7 @@ func TestGuardBehindAGatewayOfAnotherStoreTellsWhatIsTrue(t *testing.T) {
 	first.Go(func() { asked() })
 	<-entered
 	wantCode(t, "a repeat while the first attempt runs", post(inner, "pay", KeyHeader+": k", OperationHeader+": "+
-		ClientKey(mustPrincipal(t, tokens), "pay", "k").record, FenceHeader+": 1"), api.InProgress)
+		Key{Principal: mustPrincipal(t, tokens), Scope: "pay", ID: "k"}.Operation(), FenceHeader+": 1"), api.InProgress)
 	close(goesOn)
 	first.Wait()
 	wantCode(t, "a repeat after it", asked(), api.IdempotencyUnknown)
@@ -169,7 +169,7 @@ func TestOperationHeaderOfAClientChangesNothing(t *testing.T) {
 	principal, err := HeaderPrincipal("Authorization")(&http.Request{})
 	expect.Error(t, "the principal of a request without credentials", err, nil)
 	for i := range 2 {
-		w := post(guarded, "pay", KeyHeader+": k", OperationHeader+": "+ClientKey(principal, "pay", "k").record)
+		w := post(guarded, "pay", KeyHeader+": k", OperationHeader+": "+Key{Principal: principal, Scope: "pay", ID: "k"}.Operation())
 		wantStatus(t, "POST", w, 201)
 		wantReplayed(t, "POST", w, i == 1)
 	}

@@ -43,7 +43,7 @@ func (r Route) patience(request *http.Request) time.Duration {
 
 // beginOrWait is begin, and begin again while patience lasts and another attempt is running, or a
 // resolver finds out what became of it. At its end the error is still ErrInProgress or ErrInDoubt.
-func (t *Tokens) beginOrWait(ctx context.Context, key OperationKey, options ClaimOptions, patience time.Duration) (*run, Outcome, error) {
+func (t *Tokens) beginOrWait(ctx context.Context, key Key, options ClaimOptions, patience time.Duration) (*run, Outcome, error) {
 	run, outcome, err := t.beginOrAsk(ctx, key, options)
 	if patience <= 0 || !passes(err) {
 		return run, outcome, err
@@ -70,10 +70,10 @@ func (t *Tokens) beginOrWait(ctx context.Context, key OperationKey, options Clai
 
 // beginOrAsk is begin, and has a resolver asked if the operation is in doubt. Then the error says
 // when to ask again.
-func (t *Tokens) beginOrAsk(ctx context.Context, key OperationKey, options ClaimOptions) (*run, Outcome, error) {
+func (t *Tokens) beginOrAsk(ctx context.Context, key Key, options ClaimOptions) (*run, Outcome, error) {
 	run, outcome, err := t.begin(ctx, key, options)
 	if doubt, is := errors.AsType[*InDoubtError](err); is && !doubt.Refused && options.Resolve != nil {
-		t.asker.ask(cmp.Or(options.Route, key.scope), options.Resolve, key.record)
+		t.asker.ask(cmp.Or(options.Route, key.Scope), options.Resolve, key.record)
 		err = &fault.WaitError{Err: err, Wait: time.Second}
 	}
 	return run, outcome, err

@@ -68,7 +68,7 @@ func TestWaitingRequestsGetTheAnswerOfTheRunningAttempt(t *testing.T) {
 				wantReplayed(t, "a request that waits", w, true)
 			})
 		}
-		expect.Eventually(t, "a request waits", func() bool { return field(t, waits, ClientKey("", "r", "k"), "awaited") == "1" })
+		expect.Eventually(t, "a request waits", func() bool { return field(t, waits, Key{Scope: "r", ID: "k"}, "awaited") == "1" })
 		close(let)
 		clients.Wait()
 		h.wantRuns(t, 1)
@@ -90,8 +90,8 @@ func TestWaitingEndsWithTheAttemptAndNotByPolling(t *testing.T) {
 		runs   int64
 	}{
 		"answered":            {told: true, prefer: "wait=60", least: 20 * time.Second, most: 20 * time.Second, status: 201, runs: 1},
-		"given back":          {told: true, prefer: "wait=60", end: (*Attempt).NotBegun, least: 20 * time.Second, most: 40 * time.Second, status: 201, runs: 2},
-		"in doubt":            {told: true, prefer: "wait=60", end: (*Attempt).InDoubt, least: 20 * time.Second, most: 20 * time.Second, status: 409, code: api.IdempotencyUnknown, runs: 1},
+		"given back":          {told: true, prefer: "wait=60", end: (*Attempt).Release, least: 20 * time.Second, most: 40 * time.Second, status: 201, runs: 2},
+		"in doubt":            {told: true, prefer: "wait=60", end: (*Attempt).Abandon, least: 20 * time.Second, most: 20 * time.Second, status: 409, code: api.IdempotencyUnknown, runs: 1},
 		"the message is lost": {told: false, prefer: "wait=60", least: 20 * time.Second, most: 20*time.Second + longestPoll, status: 201, runs: 1},
 		"patience ends":       {told: true, prefer: "wait=5", least: 5 * time.Second, most: 5 * time.Second, status: 409, code: api.InProgress, runs: 1},
 		"no patience":         {told: true, prefer: "", least: 0, most: 0, status: 409, code: api.InProgress, runs: 1},
@@ -163,12 +163,12 @@ func TestNothingIsClaimedThatIsNotAdmitted(t *testing.T) {
 		wantCode(t, "the request that waits", w, api.StoreUnavailable)
 		expect.Contains(t, "its problem", w.Body.String(), "nothing is begun now: stopping")
 	})
-	expect.Eventually(t, "a request waits", func() bool { return field(t, tokens, ClientKey("", "r", "k"), "awaited") == "1" })
+	expect.Eventually(t, "a request waits", func() bool { return field(t, tokens, Key{Scope: "r", ID: "k"}, "awaited") == "1" })
 	stopping.Store(true)
 	close(let)
 	clients.Wait()
 	h.wantRuns(t, 1)
-	_, err := tokens.Do(t.Context(), ClientKey("", "jobs", "j"), ClaimOptions{}, func(context.Context, *Attempt) ([]byte, error) { return nil, nil })
+	_, err := tokens.Do(t.Context(), Key{Scope: "jobs", ID: "j"}, ClaimOptions{}, func(context.Context, *Attempt) ([]byte, error) { return nil, nil })
 	expect.Error(t, "Do", err, stop)
 }
 
@@ -181,7 +181,7 @@ func TestRunningAttemptIsNotMarkedUnlessARequestWaits(t *testing.T) {
 	first.Go(func() { post(guarded, "x", "Idempotency-Key: k") })
 	expect.Eventually(t, "the handler runs", func() bool { return h.runs.Load() == 1 })
 	wantCode(t, "a request while the handler runs", post(guarded, "x", "Idempotency-Key: k"), api.InProgress)
-	expect.Equal(t, "the mark that a request waits", field(t, tokens, ClientKey("", "r", "k"), "awaited"), "")
+	expect.Equal(t, "the mark that a request waits", field(t, tokens, Key{Scope: "r", ID: "k"}, "awaited"), "")
 	close(let)
 	first.Wait()
 }

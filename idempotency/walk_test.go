@@ -38,7 +38,7 @@ func newOperation(t *testing.T, policy Policy) *operation {
 // request claims the key, works, and completes it. The walker may let its lease end meanwhile.
 func (o *operation) request(process int) walker.Task {
 	return walker.Task{Name: fmt.Sprintf("process %d", process), Do: func() {
-		tokens, key, ctx := o.of[process], ClientKey("p", "r", "k"), context.Background()
+		tokens, key, ctx := o.of[process], Key{Principal: "p", Scope: "r", ID: "k"}, context.Background()
 		outcome, err := tokens.Claim(ctx, key, ClaimOptions{Fingerprint: "f", Policy: o.policy, Lease: MinLease})
 		answer := o.claimed(outcome, err)
 		if answer == "" {
@@ -52,7 +52,7 @@ func (o *operation) request(process int) walker.Task {
 // extending is a request that extends its claim while it works, and stops when it cannot.
 func (o *operation) extending(process int) walker.Task {
 	return walker.Task{Name: fmt.Sprintf("process %d, which extends", process), Do: func() {
-		tokens, key, ctx := o.of[process], ClientKey("p", "r", "k"), context.Background()
+		tokens, key, ctx := o.of[process], Key{Principal: "p", Scope: "r", ID: "k"}, context.Background()
 		outcome, err := tokens.Claim(ctx, key, ClaimOptions{Fingerprint: "f", Policy: o.policy, Lease: MinLease})
 		answer := o.claimed(outcome, err)
 		if answer == "" {
@@ -75,7 +75,7 @@ func (o *operation) extended(before, until time.Time, err error) {
 	switch {
 	case err == nil && until.Before(before):
 		o.faults = append(o.faults, fmt.Errorf("Extend took the end of the lease back, from %v to %v", before, until))
-	case err != nil && errors.Is(err, ErrSuperseded) && o.policy == Takeover:
+	case err != nil && errors.Is(err, ErrSuperseded) && o.policy == PolicyTakeover:
 		o.late = true
 	case err != nil:
 		o.faults = append(o.faults, fmt.Errorf("Extend: %w", err))
@@ -86,7 +86,7 @@ func (o *operation) extended(before, until time.Time, err error) {
 func (o *operation) doing(process int) walker.Task {
 	return walker.Task{Name: fmt.Sprintf("process %d, by Do", process), Do: func() {
 		var answer string
-		result, err := o.of[process].Do(context.Background(), ClientKey("p", "r", "k"), ClaimOptions{Fingerprint: "f", Policy: o.policy, Lease: MinLease},
+		result, err := o.of[process].Do(context.Background(), Key{Principal: "p", Scope: "r", ID: "k"}, ClaimOptions{Fingerprint: "f", Policy: o.policy, Lease: MinLease},
 			func(context.Context, *Attempt) ([]byte, error) {
 				o.mu.Lock()
 				o.starts++
@@ -104,7 +104,7 @@ func (o *operation) doing(process int) walker.Task {
 			o.faults = append(o.faults, fmt.Errorf("Do returned %q to the attempt that made %q", result.Value, answer))
 		case err == nil:
 			o.recorded = append(o.recorded, answer)
-		case errors.Is(err, ErrInProgress), errors.Is(err, ErrInDoubt) && o.policy == Hold, errors.Is(err, ErrSuperseded) && o.policy == Takeover:
+		case errors.Is(err, ErrInProgress), errors.Is(err, ErrInDoubt) && o.policy == PolicyHold, errors.Is(err, ErrSuperseded) && o.policy == PolicyTakeover:
 		case answer == "" && errors.Is(err, redisstore.ErrUnavailable): // granted too late
 			o.late = true
 		default:
@@ -118,7 +118,7 @@ func (o *operation) claimed(outcome Outcome, err error) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case errors.Is(err, ErrInProgress), errors.Is(err, ErrInDoubt) && o.policy == Hold:
+	case errors.Is(err, ErrInProgress), errors.Is(err, ErrInDoubt) && o.policy == PolicyHold:
 	case err != nil:
 		o.faults = append(o.faults, fmt.Errorf("Claim: %w", err))
 	case outcome.Granted:
@@ -136,15 +136,15 @@ func (o *operation) completed(answer string, err error) {
 	switch {
 	case err == nil:
 		o.recorded = append(o.recorded, answer)
-	case !errors.Is(err, ErrSuperseded) || o.policy == Hold:
+	case !errors.Is(err, ErrSuperseded) || o.policy == PolicyHold:
 		o.faults = append(o.faults, fmt.Errorf("Complete: %w", err))
 	}
 }
 
-// check returns what does not hold: one start under Hold, one answer that is recorded, and it is
-// what every repeat gets.
+// check returns what does not hold: one start under PolicyHold, one answer that is recorded, and it
+// is what every repeat gets.
 func (o *operation) check() error {
-	if o.policy == Hold && (o.starts > 1 || o.starts == 0 && !o.late) {
+	if o.policy == PolicyHold && (o.starts > 1 || o.starts == 0 && !o.late) {
 		return fmt.Errorf("%d starts, want 1", o.starts)
 	}
 	if len(o.recorded) > 1 || len(o.recorded) == 0 && !o.late {
@@ -180,7 +180,7 @@ func underBothAtRandom(t *testing.T, tasks func(o *operation) []walker.Task) {
 
 func scenes(t *testing.T, walk func(*testing.T, walker.Scene), scene walker.Scene, tasks func(o *operation) []walker.Task) {
 	t.Helper()
-	for _, policy := range []Policy{Hold, Takeover} {
+	for _, policy := range []Policy{PolicyHold, PolicyTakeover} {
 		scene.Begin = func(t *testing.T) walker.Play {
 			o := newOperation(t, policy)
 			return o.play(tasks(o)...)

@@ -19,7 +19,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	limits := limit.New(store)
+	limits := limit.New(store, limit.Config{})
 	defer limits.Close()
 
 	hourly := limit.Rate{N: 10, Per: time.Hour, Burst: 2}

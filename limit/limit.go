@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/fault"
+	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -23,8 +24,8 @@ var (
 	// ErrReached is the answer of a limit that has no room for a call: nothing was taken. It comes
 	// as a [*ReachedError].
 	ErrReached = fault.Refusal("limit: reached")
-	// ErrRequest is a name, a rate or a cost out of its bounds.
-	ErrRequest = fault.Refusal("limit: out of range")
+	// ErrInvalid is a name, a rate or a cost out of its bounds.
+	ErrInvalid = fault.Refusal("limit: out of range")
 )
 
 // Rate is how much may be taken.
@@ -56,17 +57,17 @@ func (r Rate) span(n int64) time.Duration {
 	return time.Duration(long)
 }
 
-// Check returns what is wrong with a rate: an [ErrRequest].
+// Check returns what is wrong with a rate: an [ErrInvalid].
 func (r Rate) Check() error {
 	switch {
 	case r.N < 1 || r.N > MaxN:
-		return fmt.Errorf("%w: rate %d: 1 to %d", ErrRequest, r.N, MaxN)
+		return fmt.Errorf("%w: rate %d: 1 to %d", ErrInvalid, r.N, MaxN)
 	case r.Per < time.Millisecond || r.Per > MaxPer:
-		return fmt.Errorf("%w: per %v: 1ms to %v", ErrRequest, r.Per, MaxPer)
+		return fmt.Errorf("%w: per %v: 1ms to %v", ErrInvalid, r.Per, MaxPer)
 	case r.Burst < 0 || r.Burst > MaxN:
-		return fmt.Errorf("%w: burst %d: 1 to %d", ErrRequest, r.Burst, MaxN)
+		return fmt.Errorf("%w: burst %d: 1 to %d", ErrInvalid, r.Burst, MaxN)
 	case r.Whole() > MaxReset:
-		return fmt.Errorf("%w: burst %d: at this rate 1 to %d, which is free again within ten years", ErrRequest, r.burst(), r.MaxBurst())
+		return fmt.Errorf("%w: burst %d: at this rate 1 to %d, which is free again within ten years", ErrInvalid, r.burst(), r.MaxBurst())
 	}
 	return nil
 }
@@ -120,14 +121,26 @@ type call struct {
 	done  chan struct{}
 }
 
-// New returns the limits of a store. It panics without a store.
-func New(store *redisstore.Store) *Limits { return Of(store, "limit") }
+// Config is the configuration of [New]. The zero value is the default.
+type Config struct {
+	// Group keeps names apart: a name in one group is another limit than the same name in another.
+	// 1 to 32 characters of a–z; "" = the group that the service and its clients use.
+	Group string
+}
 
-// Of returns limits with keys of their own kind: a name is another one than the same name of [New].
-// It panics without a store.
-func Of(store *redisstore.Store, kind string) *Limits {
+var group = lazyregexp.New(`^[a-z]{0,32}$`)
+
+// New returns the limits of a store. It panics without a store, and if the configuration is wrong.
+func New(store *redisstore.Store, config Config) *Limits {
 	if store == nil {
 		panic("limit: New needs a store: see redisstore.Open")
+	}
+	if !group().MatchString(config.Group) {
+		panic(fmt.Sprintf("limit: group %q: 1 to 32 characters of a–z", config.Group))
+	}
+	kind := "limit"
+	if config.Group != "" {
+		kind += "-" + config.Group
 	}
 	// no replica can make a limit more certain than a lost one is harmful
 	return &Limits{store: store.WithAck(0), kind: kind, queues: map[string][]*call{}}
@@ -162,13 +175,13 @@ func (l *Limits) Take(ctx context.Context, name string, rate Rate, cost int) (St
 
 func check(name string, rate Rate, cost int) error {
 	if !names.Valid(name) {
-		return fmt.Errorf("%w: name: %s", ErrRequest, names.Rule)
+		return fmt.Errorf("%w: name: %s", ErrInvalid, names.Rule)
 	}
 	if err := rate.Check(); err != nil {
 		return err
 	}
 	if cost < -MaxN || cost > rate.burst() {
-		return fmt.Errorf("%w: cost %d: %d to the burst, %d", ErrRequest, cost, -MaxN, rate.burst())
+		return fmt.Errorf("%w: cost %d: %d to the burst, %d", ErrInvalid, cost, -MaxN, rate.burst())
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ var hourly = limit.Rate{N: 6, Per: time.Hour, Burst: 4}
 
 func open(t testing.TB, store *redisstore.Store) *limit.Limits {
 	t.Helper()
-	limits := limit.New(store)
+	limits := limit.New(store, limit.Config{})
 	t.Cleanup(func() {
 		if err := limits.Close(); err != nil {
 			t.Errorf("Close: got error %v, want none", err)
@@ -210,8 +210,8 @@ func TestWhatIsNoLimitIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := l.Take(t.Context(), row.name, row.rate, row.cost)
-			if !errors.Is(err, limit.ErrRequest) || !errors.Is(err, redisstore.ErrRefused) {
-				t.Errorf("Take: got error %v, want %v", err, limit.ErrRequest)
+			if !errors.Is(err, limit.ErrInvalid) || !errors.Is(err, redisstore.ErrRefused) {
+				t.Errorf("Take: got error %v, want %v", err, limit.ErrInvalid)
 			}
 		})
 	}
@@ -222,8 +222,8 @@ func TestWhatIsNoLimitIsRefused(t *testing.T) {
 		rate.Burst = rate.MaxBurst()
 		expect.NoError(t, fmt.Sprintf("Check of %+v", rate), rate.Check())
 	}
-	if err := l.Reset(t.Context(), "a/b"); !errors.Is(err, limit.ErrRequest) {
-		t.Errorf("Reset of a/b: got error %v, want %v", err, limit.ErrRequest)
+	if err := l.Reset(t.Context(), "a/b"); !errors.Is(err, limit.ErrInvalid) {
+		t.Errorf("Reset of a/b: got error %v, want %v", err, limit.ErrInvalid)
 	}
 }
 

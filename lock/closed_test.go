@@ -13,10 +13,10 @@ import (
 func TestLockOfAClosedStoreIsAClearError(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		fresh, used := open(t, store, Config{}), open(t, store, Config{})
-		held := must(t, used, "closed", Request{Mode: Shared})
-		for _, request := range []Request{{}, {Mode: Shared}} {
+		held := must(t, used, "closed", Request{Mode: ModeShared})
+		for _, request := range []Request{{}, {Mode: ModeShared}} {
 			w := wait(t, used, "closed", request)
-			if request.Mode == Shared {
+			if request.Mode == ModeShared {
 				release(t, w.granted(t))
 				continue
 			}
@@ -27,7 +27,7 @@ func TestLockOfAClosedStoreIsAClearError(t *testing.T) {
 		release(t, held)
 		expect.NoError(t, "closing the store", store.Close())
 		for _, locks := range []*Locks{fresh, used} {
-			for _, request := range []Request{{}, {Mode: Shared}, {Capacity: 2}} {
+			for _, request := range []Request{{}, {Mode: ModeShared}, {Capacity: 2}} {
 				_, err := locks.Acquire(t.Context(), "other", request)
 				expect.Error(t, "Acquire after the store was closed", err, redisstore.ErrClosed)
 				_, err = locks.TryAcquire(t.Context(), "other", request)

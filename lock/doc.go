@@ -24,7 +24,7 @@
 // # Requirements
 //
 //   - Redis loses leases in a failover, a restart without its data, or FLUSHALL. What survives
-//     depends on redisstore.Config.Ack and [WaitAfterLoss]: docs/guarantees.md has a table, the
+//     depends on redisstore.Config.Ack and [AfterLossWait]: docs/guarantees.md has a table, the
 //     assumptions and the argument. Where leases are lost, two can hold until the first of them
 //     learns of it, a third of its TTL later at most.
 //   - Fences rise also when their record was lost, as long as the server's clock is not earlier

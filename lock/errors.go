@@ -17,7 +17,7 @@ import (
 var (
 	ErrHeld     = fault.Refusal("lock: held by others")
 	ErrLost     = fault.Loss("lock: it is no longer yours")
-	ErrRequest  = fault.Refusal("lock: the request is not valid")
+	ErrInvalid  = fault.Refusal("lock: the request is not valid")
 	ErrCapacity = fault.Refusal("lock: in use with another number of permits")
 	ErrInDoubt  = fault.Refusal("lock: leases that are still open may have been lost")
 	ErrNoHolder = fault.Refusal("lock: it has no such holder")

@@ -36,6 +36,34 @@ func Example() {
 	// true
 }
 
+// A job that one of several processes runs at a time. Each process campaigns; the leader works
+// until its context ends, and its fence is the number of its term.
+func ExampleLocks_Campaign() {
+	ctx := context.Background()
+	store, err := redisstore.Open(ctx, "embedded:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	locks := lock.New(store, lock.Config{})
+	defer locks.Close()
+
+	// waits for its turn
+	leader, err := locks.Campaign(ctx, "nightly-report", lock.Request{Owner: "worker-1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for now, err := range locks.Leaders(ctx, "nightly-report") { // what others see
+		fmt.Println(now.Owner, "leads", err)
+		break
+	}
+	work := leader.Context() // ends when it cannot be sure that it still leads
+	fmt.Println(work.Err(), leader.Release(ctx))
+	// Output:
+	// worker-1 leads <nil>
+	// <nil> <nil>
+}
+
 // A holder that was paused past its lease writes after the next one has: its fence is the smaller
 // one, and the statement changes no row.
 func ExampleCheckFenceSQL() {
@@ -64,10 +92,13 @@ func ExampleCheckFenceSQL() {
 	//	result, err := db.ExecContext(ctx, update, balance, fence, "ann", fence)
 	//
 	// and where result.RowsAffected is 0 it was overtaken.
-	update := lock.CheckFenceSQL("account", "id", "balance")
+	// With pgx, lib/pq or SQLite it is PlaceholderDollar.
+	update := lock.CheckFenceSQL(lock.PlaceholderQuestion, "account", "id", "balance")
 	fmt.Println(update)
+	fmt.Println(lock.CheckFenceSQL(lock.PlaceholderDollar, "account", "id", "balance"))
 	fmt.Println("the next holder has the larger fence:", next.Fence() > paused.Fence)
 	// Output:
 	// UPDATE account SET balance = ?, fence = ? WHERE id = ? AND fence <= ?
+	// UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $4
 	// the next holder has the larger fence: true
 }

@@ -23,7 +23,7 @@ func TestFailoverLosesNeitherTheHolderNorTheQueue(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 2)
 	mine, others := acknowledged(t, set.URL())
-	for _, mode := range []Mode{Exclusive, Shared} {
+	for _, mode := range []Mode{ModeExclusive, ModeShared} {
 		const ttl = 45 * time.Second // a failover takes seconds
 		held := must(t, mine, "over", Request{TTL: ttl, Mode: mode})
 		second, third := startWaiter(t, others, "over", Request{}, 1), startWaiter(t, mine, "over", Request{}, 2)

@@ -36,7 +36,7 @@ func TestPlainRedislockAndOursExcludeEachOther(t *testing.T) {
 			locks := open(t, storetest.Open(t, redisstore.Config{URL: at.url}), Config{Window: MinTTL})
 			key := locks.Key("both")
 			plain := redislock.New(at.client(key))
-			for _, request := range []Request{{}, {Mode: Shared}, {Capacity: 2}} {
+			for _, request := range []Request{{}, {Mode: ModeShared}, {Capacity: 2}} {
 				held := must(t, locks, "both", request)
 				_, err := plain.Obtain(ctx, key, time.Minute, nil)
 				wantIs(t, err, redislock.ErrNotObtained)
@@ -48,7 +48,7 @@ func TestPlainRedislockAndOursExcludeEachOther(t *testing.T) {
 				expect.NoError(t, "Obtain", err)
 				wantHeld(t, locks, "both", request)
 				got := info(t, locks, "both")
-				expect.Equal(t, "mode of a plain client's lock", got.Mode, Exclusive)
+				expect.Equal(t, "mode of a plain client's lock", got.Mode, ModeExclusive)
 				expect.MustEqual(t, "number of its holders", len(got.Holders), 1)
 				expect.Equal(t, "fence of its holder", got.Holders[0].Fence, 0)
 				expect.Equal(t, "owner of its holder", got.Holders[0].Owner, "")
@@ -108,7 +108,7 @@ func TestContextOfTheHolderEndsBeforeAnotherCanHold(t *testing.T) {
 	})
 	remote := open(t, storetest.Open(t, redisstore.Config{URL: proxy.URL(), Timeout: 2 * time.Second}), Config{})
 	near := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{})
-	for _, request := range []Request{{TTL: 5 * time.Second}, {TTL: 5 * time.Second, Mode: Shared}} {
+	for _, request := range []Request{{TTL: 5 * time.Second}, {TTL: 5 * time.Second, Mode: ModeShared}} {
 		cut.Store(false)
 		held := must(t, remote, "cut", request)
 		next := startWaiter(t, near, "cut", Request{}, 1)
@@ -202,7 +202,7 @@ func TestOutageIsAClearError(t *testing.T) {
 	locks := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{})
 	held := must(t, locks, "out", Request{})
 	server.Kill()
-	for _, request := range []Request{{}, {Mode: Shared}} {
+	for _, request := range []Request{{}, {Mode: ModeShared}} {
 		_, err := locks.Acquire(t.Context(), "out2", request)
 		wantIs(t, err, redisstore.ErrUnavailable, redisstore.ErrRefused)
 		if errors.Is(err, ErrHeld) {
@@ -219,7 +219,7 @@ func TestGrantThatIsNotAcknowledgedDoesNotCount(t *testing.T) {
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL(), AckTimeout: 5 * time.Millisecond})
 	locks, plain := open(t, store.WithAck(1), Config{}), open(t, store, Config{})
-	for _, request := range []Request{{}, {Mode: Shared}} {
+	for _, request := range []Request{{}, {Mode: ModeShared}} {
 		_, err := locks.TryAcquire(t.Context(), "ack", request)
 		wantIs(t, err, redisstore.ErrUnknownOutcome)
 		release(t, must(t, plain, "ack", Request{}))
@@ -238,7 +238,7 @@ func TestLostReplyIsAskedForAgain(t *testing.T) {
 		return redistest.Pass, nil
 	})
 	locks := open(t, storetest.Open(t, redisstore.Config{URL: proxy.URL()}), Config{})
-	for _, mode := range []Mode{Exclusive, Shared} {
+	for _, mode := range []Mode{ModeExclusive, ModeShared} {
 		release(t, must(t, locks, "reply", Request{Mode: mode})) // the scripts are known
 		a, err := locks.ask("reply", Request{Mode: mode})
 		expect.NoError(t, "ask reply", err)
@@ -260,13 +260,13 @@ func TestEveryKeyOfALockExpires(t *testing.T) {
 	server := redistest.Start(t)
 	locks := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{})
 	var held []*Lock
-	for i, request := range []Request{{}, {Mode: Shared}, {Capacity: 2}} {
+	for i, request := range []Request{{}, {Mode: ModeShared}, {Capacity: 2}} {
 		name := string(rune('a' + i))
 		held = append(held, must(t, locks, name, request))
 		startWaiter(t, locks, name, Request{}, 1)
 	}
 	expect.Eventually(t, "the names are listed", func() bool {
-		names, err := locks.Names(t.Context(), "", "", 10)
+		names, _, err := locks.List(t.Context(), "", "", 10)
 		return err == nil && len(names) == 3
 	})
 	keys, err := server.Client().Keys(t.Context(), "*").Result()
@@ -305,7 +305,7 @@ func TestMarkersLieInTheSlotsOfTheirLocks(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	store := storetest.Open(t, redisstore.Config{URL: cluster.URL()})
-	locks := open(t, store, Config{AfterLoss: WaitAfterLoss, LongestTTL: MinTTL, Skew: time.Millisecond, Window: MinTTL})
+	locks := open(t, store, Config{AfterLoss: AfterLossWait, LongestTTL: MinTTL, Skew: time.Millisecond, Window: MinTTL})
 	// on all of the nodes; keys of two slots would be refused
 	for _, name := range []string{"a", "b", "c", "d"} {
 		held, err := locks.Acquire(t.Context(), name, Request{})
@@ -328,7 +328,7 @@ func TestReleasePassesTheGrantOnWithinAProcess(t *testing.T) {
 	})
 	locks := open(t, storetest.Open(t, redisstore.Config{URL: proxy.URL()}), Config{})
 	far := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{})
-	for _, request := range []Request{{Owner: "the-heir"}, {Owner: "the-heir", Mode: Shared, TTL: time.Minute}} {
+	for _, request := range []Request{{Owner: "the-heir"}, {Owner: "the-heir", Mode: ModeShared, TTL: time.Minute}} {
 		entered.Store(0)
 		held := must(t, locks, "near", Request{})
 		next := startWaiter(t, locks, "near", request, 1)

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -32,9 +33,28 @@ end
 //	UPDATE account SET balance = ?, fence = ? WHERE id = ? AND fence <= ?
 //
 // No row changed means that the holder was overtaken, or that there is no such row. The names are
-// written as they are: they must be the program's own. The statement uses ? for its parameters; a
-// database with $1, $2 … numbers them in that order.
-func CheckFenceSQL(table, key string, columns ...string) string {
-	set := strings.Join(append(slices.Clip(columns), "fence"), " = ?, ")
-	return "UPDATE " + table + " SET " + set + " = ? WHERE " + key + " = ? AND fence <= ?"
+// written as they are: they must be the program's own.
+func CheckFenceSQL(placeholder Placeholder, table, key string, columns ...string) string {
+	last := 0
+	next := func() string {
+		last++
+		if placeholder == PlaceholderDollar {
+			return "$" + strconv.Itoa(last)
+		}
+		return "?"
+	}
+	set := make([]string, 0, len(columns)+1)
+	for _, column := range append(slices.Clip(columns), "fence") {
+		set = append(set, column+" = "+next())
+	}
+	return "UPDATE " + table + " SET " + strings.Join(set, ", ") + " WHERE " + key + " = " + next() + " AND fence <= " + next()
 }
+
+// Placeholder is how a database driver writes the parameters of a statement.
+type Placeholder string
+
+// The placeholders.
+const (
+	PlaceholderQuestion Placeholder = "?" // MySQL, MariaDB, SQLite
+	PlaceholderDollar   Placeholder = "$" // $1, $2 …: PostgreSQL with pgx or lib/pq, SQLite
+)

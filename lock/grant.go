@@ -66,14 +66,14 @@ func (l *Locks) ask(name string, request Request) (*asker, error) {
 	}
 	known := request.Token != ""
 	if request.KeepPlace && !known {
-		return nil, fmt.Errorf("%w: a place is kept for a token", ErrRequest)
+		return nil, fmt.Errorf("%w: a place is kept for a token", ErrInvalid)
 	}
 	request = request.withDefaults(l.config)
 	if err := request.check(name, l.config.LongestTTL); err != nil {
 		return nil, err
 	}
 	request.TTL = whole(request.TTL)
-	gated := !known && !request.once && request.Mode == Exclusive
+	gated := !known && !request.once && request.Mode == ModeExclusive
 	return &asker{Request: request, name: name, keys: l.keys(name), own: !known, gated: gated}, nil
 }
 
@@ -85,7 +85,7 @@ func (l *Locks) enter(ctx context.Context, a *asker, inbox string) (scripts.Repl
 		a.Permits, a.Capacity, &l.settings, a.polls,
 	}
 	a.sent = time.Now()
-	if a.Mode != Exclusive {
+	if a.Mode != ModeExclusive {
 		return l.run(ctx, scripts.LockEnter, a.keys, args...)
 	}
 	chained := &pipeline.Chained{Script: scripts.LockEnter, Keys: a.keys, Args: args, Done: "granted"}

@@ -29,7 +29,7 @@ type Lock struct {
 // store at most: else it could be granted after its withdrawal.
 //
 // The errors: a *HeldError after Request.Wait or with the context's cause, ErrCapacity, ErrInDoubt
-// if the wait ends before the doubt does, ErrRequest; redisstore.ErrUnavailable (nothing was done),
+// if the wait ends before the doubt does, ErrInvalid; redisstore.ErrUnavailable (nothing was done),
 // redisstore.ErrUnknownOutcome (the lock may be taken, without a holder, until Redis answers again:
 // then it is given back, unless that takes two minutes, Close comes first, or Request.Token is set;
 // else it lasts for its TTL), ErrLost with ErrDeadline (the grant came too late to be counted on).
@@ -126,7 +126,7 @@ func (k *Lock) Release(ctx context.Context) error {
 // ReleaseAfter gives the lock back in a while: no other holder has it before, and it is not renewed
 // any more. So work that is over in a moment keeps others out for longer, whose clocks are behind.
 // The time counts from the call, in whole milliseconds, rounded up, MinTTL at least and up to
-// Config.LongestTTL, by Redis's clock; errors are as those of Release, beside ErrRequest. It and
+// Config.LongestTTL, by Redis's clock; errors are as those of Release, beside ErrInvalid. It and
 // Release exclude each other: the second call does nothing and returns what the first did.
 func (k *Lock) ReleaseAfter(ctx context.Context, span time.Duration) error {
 	k.release.Do(func() {

@@ -62,7 +62,7 @@ func (l *Locks) Summary(ctx context.Context, name string) (Info, error) {
 
 func (l *Locks) get(ctx context.Context, name string, waiters, holders int) (Info, error) {
 	if !names.Valid(name) {
-		return Info{}, fmt.Errorf("%w: name", ErrRequest)
+		return Info{}, fmt.Errorf("%w: name", ErrInvalid)
 	}
 	reply, err := l.run(ctx, scripts.LockGet, l.keys(name)[:5], waiters, holders)
 	if err != nil {
@@ -132,7 +132,7 @@ func at(ms int64) time.Time {
 }
 
 func modeOf(letter string) Mode {
-	for _, mode := range []Mode{Exclusive, Shared, Permits} {
+	for _, mode := range []Mode{ModeExclusive, ModeShared, ModePermits} {
 		if mode.letter() == letter {
 			return mode
 		}
@@ -146,7 +146,7 @@ func modeOf(letter string) Mode {
 // to the next waiter. ErrNoHolder: there is no holder with that fence.
 func (l *Locks) Break(ctx context.Context, name string, fence int64) (int64, error) {
 	if !names.Valid(name) {
-		return 0, fmt.Errorf("%w: name", ErrRequest)
+		return 0, fmt.Errorf("%w: name", ErrInvalid)
 	}
 	reply, err := l.run(ctx, scripts.LockBreak, l.keys(name), fence, l.settings)
 	if err != nil {

@@ -21,7 +21,7 @@ func shows(t *testing.T, store *redisstore.Store) {
 	got = info(t, locks, "shown")
 	expect.MustEqual(t, "number of holders", len(got.Holders), 1)
 	holder := got.Holders[0]
-	expect.Equal(t, "mode of a held lock", got.Mode, Exclusive)
+	expect.Equal(t, "mode of a held lock", got.Mode, ModeExclusive)
 	expect.Equal(t, "owner of its holder", holder.Owner, "ann")
 	expect.Equal(t, "fence of its holder", holder.Fence, held.Fence())
 	expect.Equal(t, "fence of the lock", got.Fence, held.Fence())
@@ -30,13 +30,13 @@ func shows(t *testing.T, store *redisstore.Store) {
 		t.Errorf("%v left", left)
 	}
 	writer := startWaiter(t, locks, "shown", Request{Owner: "bob", Capacity: 5, Permits: 2}, 1)
-	reader := startWaiter(t, locks, "shown", Request{Owner: "cid", Mode: Shared}, 2)
+	reader := startWaiter(t, locks, "shown", Request{Owner: "cid", Mode: ModeShared}, 2)
 	got = info(t, locks, "shown")
 	expect.MustEqual(t, "number of waiters", got.Queue, 2)
 	first, second := got.Waiters[0], got.Waiters[1]
-	expect.Equal(t, "first waiter", first, Waiter{Owner: "bob", Mode: Permits, Permits: 2, Since: first.Since})
+	expect.Equal(t, "first waiter", first, Waiter{Owner: "bob", Mode: ModePermits, Permits: 2, Since: first.Since})
 	expect.Equal(t, "owner of the second waiter", second.Owner, "cid")
-	expect.Equal(t, "mode of the second waiter", second.Mode, Shared)
+	expect.Equal(t, "mode of the second waiter", second.Mode, ModeShared)
 	if second.Since.Before(first.Since) || first.Since.Before(held.Since()) {
 		t.Errorf("they wait since %v and %v, want the order in which they came, after %v", first.Since, second.Since, held.Since())
 	}
@@ -44,7 +44,7 @@ func shows(t *testing.T, store *redisstore.Store) {
 	w := writer.granted(t)
 	got = info(t, locks, "shown")
 	expect.MustEqual(t, "number of holders after the hand-over", len(got.Holders), 1)
-	expect.Equal(t, "mode after the hand-over", got.Mode, Permits)
+	expect.Equal(t, "mode after the hand-over", got.Mode, ModePermits)
 	expect.Equal(t, "capacity after the hand-over", got.Capacity, 5)
 	expect.Equal(t, "permits of the holder", got.Holders[0].Permits, 2)
 	expect.Equal(t, "owner of the permits", got.Holders[0].Owner, "bob")
@@ -71,7 +71,7 @@ func isFull(t *testing.T, store *redisstore.Store) {
 func showsSome(t *testing.T, store *redisstore.Store) {
 	locks := open(t, store, Config{})
 	for range 120 {
-		_, err := locks.TryGrant(t.Context(), "many", Request{Mode: Shared, TTL: time.Hour})
+		_, err := locks.TryGrant(t.Context(), "many", Request{Mode: ModeShared, TTL: time.Hour})
 		expect.NoError(t, "TryGrant many", err)
 	}
 	got := info(t, locks, "many")
@@ -85,7 +85,7 @@ func showsSome(t *testing.T, store *redisstore.Store) {
 
 func breaks(t *testing.T, store *redisstore.Store) {
 	locks := open(t, store, Config{})
-	for _, request := range []Request{{}, {Mode: Shared}} {
+	for _, request := range []Request{{}, {Mode: ModeShared}} {
 		held := must(t, locks, "broken", request)
 		next := startWaiter(t, locks, "broken", Request{Capacity: 1}, 1)
 		_, err := locks.Break(t.Context(), "broken", held.Fence()+1)
@@ -110,7 +110,7 @@ func lists(t *testing.T, store *redisstore.Store) {
 		held = append(held, must(t, locks, name, Request{}))
 	}
 	names := func(prefix, after string, n int) string {
-		names, err := locks.Names(t.Context(), prefix, after, n)
+		names, _, err := locks.List(t.Context(), prefix, after, n)
 		expect.NoError(t, "Names", err)
 		return strings.Join(names, " ")
 	}
@@ -120,6 +120,6 @@ func lists(t *testing.T, store *redisstore.Store) {
 		release(t, lock)
 	}
 	expect.Equal(t, "names of locks that were released", names("list.", "", 10)+names("other", "", 10), "")
-	_, err := locks.Names(t.Context(), "", "", 0)
-	wantIs(t, err, ErrRequest)
+	_, _, err := locks.List(t.Context(), "", "", 0)
+	wantIs(t, err, ErrInvalid)
 }

@@ -11,7 +11,7 @@ import (
 // The lease that remains may be longer than the TTL or shorter, and gets no further renewal.
 func keeps(t *testing.T, store *redisstore.Store) {
 	mine, others := open(t, store, Config{}), open(t, store, Config{})
-	for _, request := range []Request{{TTL: time.Minute}, {TTL: time.Minute, Mode: Shared}, {TTL: time.Minute, Mode: Permits, Permits: 1, Capacity: 1}} {
+	for _, request := range []Request{{TTL: time.Minute}, {TTL: time.Minute, Mode: ModeShared}, {TTL: time.Minute, Mode: ModePermits, Permits: 1, Capacity: 1}} {
 		name := "kept-" + string(request.Mode)
 		long := must(t, mine, name, request)
 		for range 2 { // again does nothing
@@ -40,5 +40,5 @@ func keeps(t *testing.T, store *redisstore.Store) {
 	expect.MustEqual(t, "error of breaking a lock", err, nil)
 	wantIs(t, broken.ReleaseAfter(t.Context(), time.Hour), ErrLost)
 	tooLong := must(t, mine, "kept-long", Request{TTL: time.Hour})
-	wantIs(t, tooLong.ReleaseAfter(t.Context(), MaxTTL+1), ErrRequest)
+	wantIs(t, tooLong.ReleaseAfter(t.Context(), MaxTTL+1), ErrInvalid)
 }

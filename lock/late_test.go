@@ -78,7 +78,7 @@ func TestEveryGrantCountsFromBeforeItWasAskedFor(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			far := openFar(t, server)
-			for _, request := range []Request{{TTL: time.Minute}, {TTL: time.Minute, Mode: Shared}} {
+			for _, request := range []Request{{TTL: time.Minute}, {TTL: time.Minute, Mode: ModeShared}} {
 				held := row.hold(t, far, request)
 				most := row.good - far.since()
 				if valid := held.Validity(); valid > most {

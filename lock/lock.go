@@ -32,16 +32,16 @@ type AfterLoss string
 
 // The choices after a loss.
 const (
-	// GrantAfterLoss goes on at once. A holder whose lease was lost learns of it at its next
+	// AfterLossGrant goes on at once. A holder whose lease was lost learns of it at its next
 	// renewal, a third of its TTL later at most; until then another may hold as well. The default:
 	// with an acknowledgement of all replicas that can become master a failover loses nothing,
 	// every resource that checks fences is safe in any case, and a service does not stop for half a
 	// minute whenever Redis is restarted.
-	GrantAfterLoss AfterLoss = "grant"
-	// WaitAfterLoss grants nothing until every lease that may be open has ended: LongestTTL + Skew.
+	AfterLossGrant AfterLoss = "grant"
+	// AfterLossWait grants nothing until every lease that may be open has ended: LongestTTL + Skew.
 	// Also before the very first lock of a Redis, since one that is new and one that has lost
 	// everything look alike. Costs one INFO for each new grant.
-	WaitAfterLoss AfterLoss = "wait"
+	AfterLossWait AfterLoss = "wait"
 )
 
 // Config is the configuration of a store's locks. The zero value of each field means its default.
@@ -53,12 +53,12 @@ type Config struct {
 	Window time.Duration
 	// Margin is how long before the lease's end the context ends; 0 = TTL/10, a second at most.
 	Margin    time.Duration
-	AfterLoss AfterLoss // "" = GrantAfterLoss
-	// LongestTTL is the longest TTL that may be asked for. Under WaitAfterLoss it must be the same
-	// for all users of a store; 0 = DefaultTTL under WaitAfterLoss, else MaxTTL.
+	AfterLoss AfterLoss // "" = AfterLossGrant
+	// LongestTTL is the longest TTL that may be asked for. Under AfterLossWait it must be the same
+	// for all users of a store; 0 = DefaultTTL under AfterLossWait, else MaxTTL.
 	LongestTTL time.Duration
 	// Skew is how far the clocks of two servers that can be master may differ, up to a minute;
-	// under WaitAfterLoss only; 0 = 1 s.
+	// under AfterLossWait only; 0 = 1 s.
 	Skew   time.Duration
 	Logger *slog.Logger // nil = slog.Default(). It never sees a token
 }
@@ -68,10 +68,10 @@ func (c Config) withDefaults() Config {
 		c.Owner = process()
 	}
 	c.Window = cmp.Or(c.Window, defaultWindow)
-	c.AfterLoss = cmp.Or(c.AfterLoss, GrantAfterLoss)
+	c.AfterLoss = cmp.Or(c.AfterLoss, AfterLossGrant)
 	if c.LongestTTL == 0 {
 		c.LongestTTL = MaxTTL
-		if c.AfterLoss == WaitAfterLoss {
+		if c.AfterLoss == AfterLossWait {
 			c.LongestTTL = DefaultTTL
 		}
 	}
@@ -101,7 +101,7 @@ func (c Config) Check() error {
 		return fmt.Errorf("lock: window %v: %v to 1m", c.Window, MinTTL)
 	case c.Margin < 0:
 		return fmt.Errorf("lock: margin %v is negative", c.Margin)
-	case c.AfterLoss != GrantAfterLoss && c.AfterLoss != WaitAfterLoss:
+	case c.AfterLoss != AfterLossGrant && c.AfterLoss != AfterLossWait:
 		return fmt.Errorf("lock: after a loss %q: grant or wait", c.AfterLoss)
 	case c.LongestTTL < MinTTL || c.LongestTTL > MaxTTL:
 		return fmt.Errorf("lock: longest ttl %v: %v to %v", c.LongestTTL, MinTTL, MaxTTL)
@@ -197,7 +197,7 @@ func (l *Locks) keys(name string) []string {
 		n := len(key) + len(side)
 		keys, all = append(keys, all[:n]), all[n:]
 	}
-	if l.config.AfterLoss == WaitAfterLoss {
+	if l.config.AfterLoss == AfterLossWait {
 		keys = append(keys, l.store.SlotKey("locks", "marker", name))
 	}
 	return keys
@@ -205,7 +205,7 @@ func (l *Locks) keys(name string) []string {
 
 // holdOff is how long nothing is granted after a loss, in milliseconds.
 func (l *Locks) holdOff() int64 {
-	if l.config.AfterLoss == GrantAfterLoss {
+	if l.config.AfterLoss == AfterLossGrant {
 		return 0
 	}
 	return (l.config.LongestTTL + l.config.Skew).Milliseconds()
@@ -213,7 +213,7 @@ func (l *Locks) holdOff() int64 {
 
 // counts is "1" if PUBLISH returns how many listen. In a cluster it counts one node's subscribers.
 func (l *Locks) counts() string {
-	if l.store.Mode() == redisstore.Cluster {
+	if l.store.Mode() == redisstore.ModeCluster {
 		return "0"
 	}
 	return "1"

@@ -70,7 +70,7 @@ func excludes(t *testing.T, store *redisstore.Store) {
 
 func repeats(t *testing.T, store *redisstore.Store) {
 	locks := open(t, store, Config{})
-	for _, request := range []Request{{}, {Mode: Shared}, {Capacity: 3, Permits: 2}} {
+	for _, request := range []Request{{}, {Mode: ModeShared}, {Capacity: 3, Permits: 2}} {
 		request.Token = secret.New()
 		first, err := locks.TryGrant(t.Context(), "again", request)
 		expect.NoError(t, "TryGrant again", err)
@@ -89,7 +89,7 @@ func repeats(t *testing.T, store *redisstore.Store) {
 
 func byValue(t *testing.T, store *redisstore.Store) {
 	locks, others := open(t, store, Config{}), open(t, store, Config{})
-	for _, request := range []Request{{TTL: time.Minute}, {TTL: time.Minute, Mode: Shared}} {
+	for _, request := range []Request{{TTL: time.Minute}, {TTL: time.Minute, Mode: ModeShared}} {
 		grant, err := locks.TryGrant(t.Context(), "value", request)
 		expect.MustEqual(t, "error of Grant", err, nil)
 		expect.MustEqual(t, "lease that is granted", grant.Until.Sub(grant.Now), time.Minute)
@@ -117,21 +117,21 @@ func byValue(t *testing.T, store *redisstore.Store) {
 func refusesRequests(t *testing.T, store *redisstore.Store) {
 	locks := open(t, store, Config{LongestTTL: time.Hour})
 	for _, request := range []Request{
-		{TTL: MinTTL - 1}, {TTL: time.Hour + 1}, {TTL: -1}, {Mode: "other"}, {Permits: 2}, {Mode: Shared, Capacity: 1}, {Mode: Permits}, {Capacity: -1}, {Capacity: 2, Permits: 3},
+		{TTL: MinTTL - 1}, {TTL: time.Hour + 1}, {TTL: -1}, {Mode: "other"}, {Permits: 2}, {Mode: ModeShared, Capacity: 1}, {Mode: ModePermits}, {Capacity: -1}, {Capacity: 2, Permits: 3},
 		{Capacity: MaxCapacity + 1}, {Capacity: 2, Permits: -1}, {Owner: "a b"}, {Owner: strings.Repeat("a", 201)}, {Token: "short"}, {Wait: -1}, {KeepPlace: true},
 	} {
 		_, err := locks.Acquire(t.Context(), "valid", request)
-		wantIs(t, err, ErrRequest, redisstore.ErrRefused)
+		wantIs(t, err, ErrInvalid, redisstore.ErrRefused)
 	}
 	for _, name := range []string{"", "a b", "{a}", "a/b", strings.Repeat("a", 201)} {
 		_, err := locks.TryAcquire(t.Context(), name, Request{})
-		wantIs(t, err, ErrRequest)
+		wantIs(t, err, ErrInvalid)
 		_, err = locks.Get(t.Context(), name)
-		wantIs(t, err, ErrRequest)
+		wantIs(t, err, ErrInvalid)
 		_, err = locks.Break(t.Context(), name, 1)
-		wantIs(t, err, ErrRequest)
+		wantIs(t, err, ErrInvalid)
 		_, err = locks.Renew(t.Context(), Grant{Name: name, Token: secret.New()})
-		wantIs(t, err, ErrRequest)
+		wantIs(t, err, ErrInvalid)
 	}
 }
 

@@ -69,7 +69,7 @@ func TestNothingIsGrantedAfterALossUntilOldLeasesHaveEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := begin(t)
-			config := Config{AfterLoss: WaitAfterLoss, LongestTTL: longest, Skew: skew, Window: 300 * time.Millisecond}
+			config := Config{AfterLoss: AfterLossWait, LongestTTL: longest, Skew: skew, Window: 300 * time.Millisecond}
 			locks, others := open(t, storetest.Open(t, redisstore.Config{URL: r.url}), config), open(t, storetest.Open(t, redisstore.Config{URL: r.url}), config)
 			trust(t, locks, r.master())
 			earlier := must(t, locks, "lost", Request{})
@@ -78,7 +78,7 @@ func TestNothingIsGrantedAfterALossUntilOldLeasesHaveEnded(t *testing.T) {
 
 			r.before()
 			held := must(t, locks, "lost", Request{})
-			readers := must(t, others, "readers", Request{Mode: Shared})
+			readers := must(t, others, "readers", Request{Mode: ModeShared})
 			grant, err := locks.TryGrant(t.Context(), "grant", Request{})
 			expect.NoError(t, "TryGrant grant", err)
 			r.lose()
@@ -171,7 +171,7 @@ func scramble(t *testing.T, processes []*Locks) (granted []*Lock) {
 	defer cancel()
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for name, request := range map[string]Request{"lost": {}, "readers": {}, "grant": {Mode: Shared}, "never-used": {Capacity: 1}} {
+	for name, request := range map[string]Request{"lost": {}, "readers": {}, "grant": {Mode: ModeShared}, "never-used": {Capacity: 1}} {
 		for i, locks := range processes {
 			all.Go(func() {
 				acquire := locks.Acquire

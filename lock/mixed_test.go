@@ -12,7 +12,7 @@ import (
 )
 
 // mixed are requests that may meet at one lock.
-var mixed = []Request{{}, {}, {WholeTTL: true}, {Mode: Shared}, {Mode: Shared}, {Capacity: 3}, {Capacity: 3, Permits: 2}}
+var mixed = []Request{{}, {}, {WholeTTL: true}, {Mode: ModeShared}, {Mode: ModeShared}, {Capacity: 3}, {Capacity: 3, Permits: 2}}
 
 // occupancy is how a lock is held, as its holders believe.
 type occupancy struct {
@@ -39,10 +39,10 @@ func (o *occupancy) count(lock *Lock, request Request, sign int) {
 			others--
 		}
 	}
-	if others > 1 || o.held[Exclusive] > 1 || o.held[Permits] > 3 {
+	if others > 1 || o.held[ModeExclusive] > 1 || o.held[ModePermits] > 3 {
 		o.faults = append(o.faults, fmt.Sprintf("held at once: %v", o.held))
 	}
-	if sign > 0 && request.Mode == Exclusive && lock.Fence() <= o.fence {
+	if sign > 0 && request.Mode == ModeExclusive && lock.Fence() <= o.fence {
 		o.faults = append(o.faults, fmt.Sprintf("fence %d after %d", lock.Fence(), o.fence))
 	}
 	o.fence = max(o.fence, lock.Fence())

@@ -9,7 +9,7 @@ import (
 
 func shared(t *testing.T, store *redisstore.Store) {
 	locks, others := open(t, store, Config{}), open(t, store, Config{})
-	read := Request{Mode: Shared}
+	read := Request{Mode: ModeShared}
 	a, b := must(t, locks, "rw", read), must(t, others, "rw", read)
 	rising(t, a.Fence(), b.Fence())
 	wantHeld(t, others, "rw", Request{})
@@ -33,7 +33,7 @@ func shared(t *testing.T, store *redisstore.Store) {
 
 func phaseFair(t *testing.T, store *redisstore.Store) {
 	locks, others := open(t, store, Config{}), open(t, store, Config{})
-	read := Request{Mode: Shared}
+	read := Request{Mode: ModeShared}
 	a := must(t, locks, "fair", read)
 	writer := startWaiter(t, others, "fair", Request{}, 1)
 	wantHeld(t, locks, "fair", read)
@@ -61,7 +61,7 @@ func permits(t *testing.T, store *redisstore.Store) {
 	a, b := must(t, locks, "sem", two), must(t, others, "sem", three)
 	wantHeld(t, locks, "sem", three)
 	wantHeld(t, locks, "sem", Request{})
-	wantHeld(t, locks, "sem", Request{Mode: Shared})
+	wantHeld(t, locks, "sem", Request{Mode: ModeShared})
 	_, err := locks.Acquire(t.Context(), "sem", Request{Capacity: 4})
 	wantIs(t, err, ErrCapacity, redisstore.ErrRefused)
 	expect.Equal(t, "capacity in the refusal", err.Error(), ErrCapacity.Error()+": it has 3")

@@ -44,7 +44,7 @@ func (l *Locks) TryAcquireAll(ctx context.Context, names []string, request Reque
 func (l *Locks) holdAll(ctx context.Context, names []string, request Request) (*Multi, error) {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	if len(names) == 0 || len(names) > atOnce || request.Token != "" {
-		return nil, fmt.Errorf("%w: 1 to %d names, and no token", ErrRequest, atOnce)
+		return nil, fmt.Errorf("%w: 1 to %d names, and no token", ErrInvalid, atOnce)
 	}
 	m := &Multi{}
 	m.ctx, m.cancel = context.WithCancelCause(ctx)

@@ -29,7 +29,7 @@ func several(t *testing.T, store *redisstore.Store) {
 	wantIs(t, context.Cause(both.Context()), ErrReleased)
 	for _, names := range [][]string{nil, make([]string, atOnce+1), {"a b"}} {
 		_, err := locks.AcquireAll(t.Context(), names, Request{})
-		wantIs(t, err, ErrRequest)
+		wantIs(t, err, ErrInvalid)
 	}
 
 	var all sync.WaitGroup // in opposite orders, many times
@@ -51,11 +51,7 @@ func several(t *testing.T, store *redisstore.Store) {
 }
 
 // leaving calls a function before each release of a lock is sent.
-type leaving struct {
-	observe.None
-
-	called func()
-}
+type leaving struct{ called func() }
 
 func (l *leaving) CallStarted(ctx context.Context, op string) context.Context {
 	if op == "lock_leave" && l.called != nil {
@@ -67,7 +63,7 @@ func (l *leaving) CallStarted(ctx context.Context, op string) context.Context {
 // The work under several locks has ended when the first of them is given back.
 func TestContextOfManyEndsBeforeTheFirstIsReleased(t *testing.T) {
 	seen := &leaving{}
-	locks := open(t, storetest.Open(t, redisstore.Config{URL: "embedded:", Observers: []observe.Observer{seen}}), Config{})
+	locks := open(t, storetest.Open(t, redisstore.Config{URL: "embedded:", Observers: []observe.Observer{{CallStarted: seen.CallStarted}}}), Config{})
 	many, err := locks.AcquireAll(t.Context(), []string{"a", "b", "c"}, Request{})
 	expect.NoError(t, "AcquireAll", err)
 	releases := 0

@@ -32,7 +32,7 @@ func namesTheHolder(t *testing.T, store *redisstore.Store) {
 			t.Errorf("%s: got %v left, want up to an hour", what, held.Left)
 		}
 	}
-	for _, mode := range []Mode{Exclusive, Shared} {
+	for _, mode := range []Mode{ModeExclusive, ModeShared} {
 		name := "held-" + string(mode)
 		first := must(t, holding, name, Request{Owner: "web-1", TTL: time.Hour, Mode: mode})
 		_, err := waiting.TryAcquire(t.Context(), name, Request{})

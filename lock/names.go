@@ -41,25 +41,25 @@ func (l *Locks) unlist(ctx context.Context, name string) {
 	}
 }
 
-// Names lists up to n names (1 to 1000) of held locks, in byte order: those after a name, "" for
-// the first page, that begin with a prefix. A lock is on the list from a quarter of a second after
+// List lists up to n names (1 to 1000) of held locks, in byte order: those after a name, "" for
+// the first page, that begin with a prefix. next is the name after which the next page begins, ""
+// where there is none. A lock is on the list from a quarter of a second after
 // it was granted. One that was handed over, and given back within a quarter of a second, may stay
 // until that lease would have ended: Get reports whether it is held. Clients of redislock itself
 // list nothing. The list is in the order of ends: a call reads all of it, a thousand names at a
 // time.
-func (l *Locks) Names(ctx context.Context, prefix, after string, n int) ([]string, error) {
+func (l *Locks) List(ctx context.Context, prefix, after string, n int) (names []string, next string, err error) {
 	if n < 1 || n > maxNames {
-		return nil, fmt.Errorf("%w: n %d: 1 to %d", ErrRequest, n, maxNames)
+		return nil, "", fmt.Errorf("%w: n %d: 1 to %d", ErrInvalid, n, maxNames)
 	}
-	var names []string
 	for end, last := "0", ""; ; {
 		reply, err := l.run(ctx, scripts.LockNames, []string{l.names()}, end, last, maxNames)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		page := reply.Values()
 		if reply.Word() != "ok" || len(page)%2 != 0 {
-			return nil, reply.Unexpected()
+			return nil, "", reply.Unexpected()
 		}
 		for i := 0; i < len(page); i += 2 {
 			if last, end = page[i], page[i+1]; last > after && strings.HasPrefix(last, prefix) {
@@ -68,9 +68,12 @@ func (l *Locks) Names(ctx context.Context, prefix, after string, n int) ([]strin
 		}
 		slices.Sort(names)
 		names = slices.Compact(names) // one that was noted again between two pages
-		names = names[:min(n, len(names))]
+		names = names[:min(n+1, len(names))]
 		if len(page) < 2*maxNames {
-			return names, nil
+			if len(names) > n {
+				return names[:n], names[n-1], nil
+			}
+			return names, "", nil
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 // listed fails the test unless the list of names is as wanted.
 func listed(t *testing.T, when string, locks *Locks, want ...string) {
 	t.Helper()
-	names, err := locks.Names(t.Context(), "", "", 10)
+	names, _, err := locks.List(t.Context(), "", "", 10)
 	expect.Error(t, "Names "+when, err, nil)
 	expect.Equal(t, "Names "+when, len(names), len(want))
 	if len(names) == len(want) && len(want) > 0 {
@@ -22,7 +22,7 @@ func listed(t *testing.T, when string, locks *Locks, want ...string) {
 // A lock that is renewed as a value, as the service does it for its clients, is listed for as long
 // as it is held.
 func TestLockThatIsRenewedAsAValueStaysListed(t *testing.T) {
-	for _, mode := range []Mode{Exclusive, Shared} {
+	for _, mode := range []Mode{ModeExclusive, ModeShared} {
 		bubble(t, func(t *testing.T, store *redisstore.Store) {
 			locks := open(t, store, Config{})
 			grant, err := locks.TryGrant(t.Context(), "renewed", Request{Mode: mode, TTL: 30 * time.Second})
@@ -45,9 +45,9 @@ func TestLockThatIsRenewedAsAValueStaysListed(t *testing.T) {
 func TestLockIsListedUntilTheLastHolderLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks, others := open(t, store, Config{}), open(t, store, Config{})
-		grant, err := locks.TryGrant(t.Context(), "shared", Request{Mode: Shared, TTL: time.Hour})
+		grant, err := locks.TryGrant(t.Context(), "shared", Request{Mode: ModeShared, TTL: time.Hour})
 		expect.Error(t, "Grant", err, nil)
-		held, last := must(t, locks, "shared", Request{Mode: Shared}), must(t, others, "shared", Request{Mode: Shared})
+		held, last := must(t, locks, "shared", Request{Mode: ModeShared}), must(t, others, "shared", Request{Mode: ModeShared})
 		time.Sleep(2 * worthListing)
 		expect.Error(t, "Release of the first", locks.Release(t.Context(), grant), nil)
 		listed(t, "after the first has left", locks, "shared")
@@ -81,7 +81,7 @@ func TestLockThatIsHandedOverStaysListed(t *testing.T) {
 func TestNameThatTheNextHolderHasNotedStaysListed(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks, others := open(t, store, Config{}), open(t, store, Config{})
-		for _, mode := range []Mode{Exclusive, Shared} {
+		for _, mode := range []Mode{ModeExclusive, ModeShared} {
 			grant, err := others.TryGrant(t.Context(), "noted", Request{Mode: mode, TTL: time.Hour})
 			expect.Error(t, "Grant", err, nil)
 			locks.unlist(t.Context(), "noted") // the end of a Release

@@ -24,19 +24,19 @@ type Mode string
 
 // The modes. A lock that is held in one mode excludes holders in the others.
 const (
-	Exclusive Mode = "exclusive" // by one
-	Shared    Mode = "shared"    // by up to MaxHolders
-	Permits   Mode = "permits"   // by as many as there are permits, and up to MaxHolders
+	ModeExclusive Mode = "exclusive" // by one
+	ModeShared    Mode = "shared"    // by up to MaxHolders
+	ModePermits   Mode = "permits"   // by as many as there are permits, and up to MaxHolders
 )
 
 // letter is the mode's name in the scripts; nil if there is no such mode.
 func (m Mode) letter() any {
 	switch m {
-	case Exclusive:
+	case ModeExclusive:
 		return "x"
-	case Shared:
+	case ModeShared:
 		return "s"
-	case Permits:
+	case ModePermits:
 		return "p"
 	}
 	return nil
@@ -82,9 +82,9 @@ type Request struct {
 func (r Request) withDefaults(config Config) Request {
 	r.TTL = cmp.Or(r.TTL, min(DefaultTTL, config.LongestTTL))
 	if r.Mode == "" {
-		r.Mode = Exclusive
+		r.Mode = ModeExclusive
 		if r.Capacity > 0 {
-			r.Mode = Permits
+			r.Mode = ModePermits
 		}
 	}
 	r.Permits, r.Owner = cmp.Or(r.Permits, 1), cmp.Or(r.Owner, config.Owner)
@@ -94,21 +94,21 @@ func (r Request) withDefaults(config Config) Request {
 	return r
 }
 
-var errToken = fmt.Errorf("%w: token: 22 characters of base64url", ErrRequest)
+var errToken = fmt.Errorf("%w: token: 22 characters of base64url", ErrInvalid)
 
 // check checks a request with its defaults. It does not check the token: most are new.
 func (r Request) check(name string, longest time.Duration) error {
 	switch {
 	case !names.Valid(name):
-		return fmt.Errorf("%w: name: %s", ErrRequest, names.Rule)
+		return fmt.Errorf("%w: name: %s", ErrInvalid, names.Rule)
 	case r.TTL < MinTTL || r.TTL > longest:
-		return fmt.Errorf("%w: ttl %v: %v to %v", ErrRequest, r.TTL, MinTTL, longest)
+		return fmt.Errorf("%w: ttl %v: %v to %v", ErrInvalid, r.TTL, MinTTL, longest)
 	case r.Wait < 0:
-		return fmt.Errorf("%w: wait %v is negative", ErrRequest, r.Wait)
+		return fmt.Errorf("%w: wait %v is negative", ErrInvalid, r.Wait)
 	case r.Mode.letter() == nil:
-		return fmt.Errorf("%w: mode %q: exclusive, shared or permits", ErrRequest, r.Mode)
+		return fmt.Errorf("%w: mode %q: exclusive, shared or permits", ErrInvalid, r.Mode)
 	case !names.Valid(r.Owner):
-		return fmt.Errorf("%w: owner: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest)
+		return fmt.Errorf("%w: owner: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrInvalid)
 	}
 	return r.checkPermits()
 }
@@ -118,12 +118,12 @@ func whole(ttl time.Duration) time.Duration { return ttl.Truncate(time.Milliseco
 
 func (r Request) checkPermits() error {
 	switch {
-	case r.Mode != Permits && (r.Capacity != 0 || r.Permits != 1):
-		return fmt.Errorf("%w: permits are of a lock with mode permits", ErrRequest)
-	case r.Mode == Permits && (r.Capacity < 1 || r.Capacity > MaxCapacity):
-		return fmt.Errorf("%w: capacity %d: 1 to %d", ErrRequest, r.Capacity, MaxCapacity)
-	case r.Mode == Permits && (r.Permits < 1 || r.Permits > r.Capacity):
-		return fmt.Errorf("%w: permits %d: 1 to %d", ErrRequest, r.Permits, r.Capacity)
+	case r.Mode != ModePermits && (r.Capacity != 0 || r.Permits != 1):
+		return fmt.Errorf("%w: permits are of a lock with mode permits", ErrInvalid)
+	case r.Mode == ModePermits && (r.Capacity < 1 || r.Capacity > MaxCapacity):
+		return fmt.Errorf("%w: capacity %d: 1 to %d", ErrInvalid, r.Capacity, MaxCapacity)
+	case r.Mode == ModePermits && (r.Permits < 1 || r.Permits > r.Capacity):
+		return fmt.Errorf("%w: permits %d: 1 to %d", ErrInvalid, r.Permits, r.Capacity)
 	}
 	return nil
 }

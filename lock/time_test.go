@@ -31,7 +31,7 @@ func settle(t *testing.T, w waiter) waiter {
 }
 
 func TestRenewalsKeepALockForAsLongAsItIsHeld(t *testing.T) {
-	for _, request := range []Request{{TTL: 10 * time.Second}, {TTL: 10 * time.Second, Mode: Shared}} {
+	for _, request := range []Request{{TTL: 10 * time.Second}, {TTL: 10 * time.Second, Mode: ModeShared}} {
 		bubble(t, func(t *testing.T, store *redisstore.Store) {
 			locks := open(t, store, Config{})
 			held := must(t, locks, "long", request)
@@ -43,7 +43,7 @@ func TestRenewalsKeepALockForAsLongAsItIsHeld(t *testing.T) {
 			expect.Error(t, "lock that is held for minutes", held.Err(), nil)
 			expect.Equal(t, "fence that Redis knows", got.Fence, held.Fence())
 			expect.Equal(t, "since when it is held", got.Since, held.Since())
-			names, err := locks.Names(t.Context(), "", "", 10)
+			names, _, err := locks.List(t.Context(), "", "", 10)
 			expect.Error(t, "Names", err, nil)
 			expect.Equal(t, fmt.Sprintf("number of names, which are %q", names), len(names), 1)
 			release(t, held)
@@ -54,7 +54,7 @@ func TestRenewalsKeepALockForAsLongAsItIsHeld(t *testing.T) {
 // A waiter is served at the instant that the lock is given back, in every combination of modes,
 // with no time passing: no waiter had to poll.
 func TestHandOverTakesNoTime(t *testing.T) {
-	requests := []Request{{}, {Mode: Shared}, {Capacity: 2}, {Capacity: 2, Permits: 2}}
+	requests := []Request{{}, {Mode: ModeShared}, {Capacity: 2}, {Capacity: 2, Permits: 2}}
 	for _, one := range requests {
 		for _, next := range requests {
 			bubble(t, func(t *testing.T, store *redisstore.Store) {
@@ -78,7 +78,7 @@ func TestHandOverTakesNoTime(t *testing.T) {
 }
 
 func TestLeaseThatIsNotRenewedEnds(t *testing.T) {
-	for _, request := range []Request{{}, {Mode: Shared}, {Capacity: 1}} {
+	for _, request := range []Request{{}, {Mode: ModeShared}, {Capacity: 1}} {
 		bubble(t, func(t *testing.T, store *redisstore.Store) {
 			locks := open(t, store, Config{})
 			request.TTL = 3 * time.Second
@@ -193,7 +193,7 @@ func TestFreeLockGoesToTheFirstWaiter(t *testing.T) {
 }
 
 func TestLockThatIsBrokenEndsAtItsNextRenewal(t *testing.T) {
-	for _, request := range []Request{{}, {Mode: Shared}} {
+	for _, request := range []Request{{}, {Mode: ModeShared}} {
 		bubble(t, func(t *testing.T, store *redisstore.Store) {
 			locks := open(t, store, Config{})
 			held := must(t, locks, "taken", request)
@@ -254,7 +254,7 @@ func leavesNothing(t *testing.T, names int) {
 		locks := open(t, store, Config{})
 		for i := range names {
 			name := secret.New()
-			request := []Request{{}, {Mode: Shared}, {Capacity: 2}}[i%3]
+			request := []Request{{}, {Mode: ModeShared}, {Capacity: 2}}[i%3]
 			request.TTL = time.Second
 			held := must(t, locks, name, request)
 			if i%10 == 0 {
@@ -293,7 +293,7 @@ func redisScript(text string) *scripts.Script {
 // kept, and after that all is as before.
 func TestAfterALossNothingIsGrantedUntilOldLeasesHaveEnded(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
-		careful := open(t, store, Config{AfterLoss: WaitAfterLoss, LongestTTL: 10 * time.Second})
+		careful := open(t, store, Config{AfterLoss: AfterLossWait, LongestTTL: 10 * time.Second})
 		start := time.Now()
 		_, err := careful.TryAcquire(t.Context(), "a", Request{})
 		doubt := wantDoubt(t, err)
@@ -302,7 +302,7 @@ func TestAfterALossNothingIsGrantedUntilOldLeasesHaveEnded(t *testing.T) {
 		if err != nil || time.Since(start) < 11*time.Second {
 			t.Fatalf("%v after %v", err, time.Since(start))
 		}
-		shared := must(t, careful, "s", Request{Mode: Shared})
+		shared := must(t, careful, "s", Request{Mode: ModeShared})
 		release(t, must(t, careful, "b", Request{})) // once for all names
 
 		lose := redisScript("redis.call('SET', KEYS[1], 'another 0') return {'ok'}")
@@ -312,7 +312,7 @@ func TestAfterALossNothingIsGrantedUntilOldLeasesHaveEnded(t *testing.T) {
 		start = time.Now()
 		_, err = careful.TryAcquire(t.Context(), "b", Request{})
 		wantDoubt(t, err)
-		_, err = careful.TryAcquire(t.Context(), "s", Request{Mode: Shared})
+		_, err = careful.TryAcquire(t.Context(), "s", Request{Mode: ModeShared})
 		wantDoubt(t, err)
 		expect.Equal(t, "number of holders after a refusal", len(info(t, careful, "b").Holders), 0)
 		again, err := careful.TryGrant(t.Context(), "a", Request{Token: held.Token(), TTL: held.first.TTL})
@@ -348,7 +348,7 @@ func wantDoubt(t *testing.T, err error) *fault.WaitError {
 func TestHeirCountsOnTheWindowThatItHas(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		brief, patient := open(t, store, Config{Window: MinTTL}), open(t, store, Config{Window: 10 * time.Second})
-		for _, request := range []Request{{TTL: time.Second}, {TTL: time.Minute}, {TTL: time.Second, Mode: Shared}} {
+		for _, request := range []Request{{TTL: time.Second}, {TTL: time.Minute}, {TTL: time.Second, Mode: ModeShared}} {
 			held := must(t, brief, "window", Request{})
 			heir := settle(t, wait(t, patient, "window", request))
 			release(t, held)
@@ -366,7 +366,7 @@ func TestHeirCountsOnTheWindowThatItHas(t *testing.T) {
 func TestHolderCountsOnNoPartOfAMillisecond(t *testing.T) {
 	bubble(t, func(t *testing.T, store *redisstore.Store) {
 		locks := open(t, store, Config{Margin: time.Nanosecond})
-		for _, request := range []Request{{}, {Mode: Shared}} {
+		for _, request := range []Request{{}, {Mode: ModeShared}} {
 			request.TTL = time.Second + 900*time.Microsecond
 			held := must(t, locks, "part", request)
 			got := info(t, locks, "part")

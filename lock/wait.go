@@ -227,7 +227,7 @@ func (l *Locks) named(ctx context.Context, name string, refusal error) error {
 	}
 	first := info.Holders[0]
 	known := &HeldError{Owner: first.Owner, Since: first.Since, Left: -1}
-	if info.Mode != Exclusive {
+	if info.Mode != ModeExclusive {
 		known.Holders = len(info.Holders) + info.Further
 	}
 	if !first.Until.IsZero() {

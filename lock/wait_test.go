@@ -31,7 +31,7 @@ func TestWaitWithoutAnAnswerIsNotToldOfAHolder(t *testing.T) {
 	release(t, held)
 	release(t, next.granted(t))
 	cut.Store(true)
-	for _, mode := range []Mode{Exclusive, Shared} {
+	for _, mode := range []Mode{ModeExclusive, ModeShared} {
 		_, err := locks.Acquire(t.Context(), "cold", Request{Mode: mode, Wait: 10 * time.Millisecond})
 		wantIs(t, err, redisstore.ErrUnknownOutcome)
 		if errors.Is(err, ErrHeld) {

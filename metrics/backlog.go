@@ -12,13 +12,13 @@ func (s *Store) showBacklogs(tokens *idempotency.Tokens) {
 			}
 		})
 	}
-	show("coatcheck_token_backlog_operations", Gauge,
+	show("coatcheck_token_backlog_operations", KindGauge,
 		"Operations of which something is tried again in the background: answer (it could not be recorded yet), claim (it is to be "+
 			"given back, since nothing was started for it).",
 		func(b idempotency.Backlog) float64 { return float64(b.Operations) })
-	show("coatcheck_token_backlog_bytes", Gauge, "Memory that these hold.",
+	show("coatcheck_token_backlog_bytes", KindGauge, "Memory that these hold.",
 		func(b idempotency.Backlog) float64 { return float64(b.Bytes) })
-	show("coatcheck_token_backlog_dropped_total", Counter,
+	show("coatcheck_token_backlog_dropped_total", KindCounter,
 		"Of these, how many were given up, since there was no room or no time: their operations may be in doubt.",
 		func(b idempotency.Backlog) float64 { return float64(b.Dropped) })
 }

@@ -26,7 +26,7 @@ func TestApplicationHasOurMetricsInItsOwnRegistry(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector())
 	counted := metrics.NewStore("1.4.0")
-	store, err := redisstore.OpenConfig(ctx, redisstore.Config{URL: "embedded:", Observers: []observe.Observer{counted}})
+	store, err := redisstore.OpenConfig(ctx, redisstore.Config{URL: "embedded:", Observers: []observe.Observer{counted.Observer()}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestApplicationHasOurMetricsInItsOwnRegistry(t *testing.T) {
 			again(pay, "busy", "body")
 		} else if key == "doubt" {
 			attempt, _ := idempotency.FromContext(r.Context())
-			attempt.InDoubt()
+			attempt.Abandon()
 		}
 		fmt.Fprint(w, "paid")
 	}))
@@ -87,7 +87,7 @@ func metricsConnected(t *testing.T, registry *prometheus.Registry) {
 // A program without tokens of its own sees what is in doubt in its store as well.
 func TestProgramWithoutTokensShowsWhatIsInDoubtInItsStore(t *testing.T) {
 	counted := metrics.NewStore("1.4.0")
-	store, err := redisstore.OpenConfig(t.Context(), redisstore.Config{URL: "embedded:", Observers: []observe.Observer{counted}})
+	store, err := redisstore.OpenConfig(t.Context(), redisstore.Config{URL: "embedded:", Observers: []observe.Observer{counted.Observer()}})
 	expect.MustEqual(t, "error of OpenConfig", err, nil)
 	t.Cleanup(func() { _ = store.Close() })
 	_, _, known := counted.InDoubt()

@@ -18,7 +18,7 @@ func (s *Store) InDoubt() (operations int, since time.Time, known bool) {
 }
 
 func (s *Store) showDoubts() {
-	s.Ask("coatcheck_operations_in_doubt", Gauge,
+	s.Ask("coatcheck_operations_in_doubt", KindGauge,
 		"Operations in doubt in the store now, whether or not somebody asks for them again, by scope: a guarded route of this "+
 			"process; other (of another process, or claimed over HTTP); unread (more than the 256 oldest, which are read).",
 		[]string{"scope"}, func(tell Tell) {
@@ -28,7 +28,7 @@ func (s *Store) showDoubts() {
 				}
 			}
 		})
-	s.Ask("coatcheck_operations_in_doubt_oldest_seconds", Gauge,
+	s.Ask("coatcheck_operations_in_doubt_oldest_seconds", KindGauge,
 		"How long the oldest operation of a scope is in doubt; 0 where none is.", []string{"scope"}, func(tell Tell) {
 			if f, known := s.doubts.Now(); known {
 				for name, scope := range f.Scopes {

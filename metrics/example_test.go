@@ -22,7 +22,7 @@ func ExampleStore_Show() {
 	ctx, registry := context.Background(), prometheus.NewRegistry()
 
 	counted := metrics.NewStore("1.4.0") // the version of your program
-	store, err := redisstore.OpenConfig(ctx, redisstore.Config{URL: "embedded:", Observers: []observe.Observer{counted}})
+	store, err := redisstore.OpenConfig(ctx, redisstore.Config{URL: "embedded:", Observers: []observe.Observer{counted.Observer()}})
 	if err != nil {
 		log.Fatal(err)
 	}

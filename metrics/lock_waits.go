@@ -18,11 +18,11 @@ func (s *Store) locksWaitedFor(r *Registry) {
 	s.waits.took = r.Histogram("coatcheck_lock_wait_seconds",
 		"How long requests that may wait have waited for a lock, by outcome.", Patient, "outcome")
 	begin(s.waits.took, Granted, notObtain)
-	r.Ask("coatcheck_lock_waiting", Gauge, "Requests of this process that wait for a lock.", nil, func(tell Tell) {
+	r.Ask("coatcheck_lock_waiting", KindGauge, "Requests of this process that wait for a lock.", nil, func(tell Tell) {
 		n, _ := s.waits.now.now()
 		tell(float64(n))
 	})
-	r.Ask("coatcheck_lock_longest_wait_seconds", Gauge,
+	r.Ask("coatcheck_lock_longest_wait_seconds", KindGauge,
 		"How long the waiter of one of them has waited, of all the longest, its earlier requests for the same place in the queue "+
 			"included; 0 = none waits.", nil, func(tell Tell) {
 			if n, first := s.waits.now.now(); n > 0 {
@@ -33,8 +33,8 @@ func (s *Store) locksWaitedFor(r *Registry) {
 		})
 }
 
-// LockWaits implements [observe.Observer]: a request for a lock begins to wait.
-func (s *Store) LockWaits() (waited func(time.Duration), ended func(granted bool)) {
+// lockWaits notes that a request for a lock begins to wait.
+func (s *Store) lockWaits() (waited func(time.Duration), ended func(granted bool)) {
 	began := time.Now()
 	place := s.waits.now.begin(began)
 	waited = func(by time.Duration) { s.waits.now.since(place, time.Now().Add(-by)) }

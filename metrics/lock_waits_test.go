@@ -20,7 +20,7 @@ import (
 func TestWaitsForLocksAreCountedInAnApplicationsRegistry(t *testing.T) {
 	registry, counted := prometheus.NewRegistry(), metrics.NewStore("1.4.0")
 	registry.MustRegister(counted.Collector())
-	locks := lock.New(storetest.Open(t, redisstore.Config{URL: "embedded:", Observers: []observe.Observer{counted}}), lock.Config{})
+	locks := lock.New(storetest.Open(t, redisstore.Config{URL: "embedded:", Observers: []observe.Observer{counted.Observer()}}), lock.Config{})
 	t.Cleanup(func() { expect.Error(t, "Close", locks.Close(), nil) })
 	ctx := t.Context()
 	first, err := locks.Acquire(ctx, "deploy", lock.Request{})
@@ -58,7 +58,7 @@ func TestWaitsForLocksAreCountedInAnApplicationsRegistry(t *testing.T) {
 func TestWaiterThatComesAgainHasWaitedAllTheWhile(t *testing.T) {
 	registry, counted := prometheus.NewRegistry(), metrics.NewStore("1.4.0")
 	registry.MustRegister(counted.Collector())
-	locks := lock.New(storetest.Open(t, redisstore.Config{URL: "embedded:", Observers: []observe.Observer{counted}}), lock.Config{})
+	locks := lock.New(storetest.Open(t, redisstore.Config{URL: "embedded:", Observers: []observe.Observer{counted.Observer()}}), lock.Config{})
 	t.Cleanup(func() { expect.Error(t, "Close", locks.Close(), nil) })
 	_, err := locks.Grant(t.Context(), "deploy", lock.Request{TTL: time.Hour})
 	expect.Error(t, "Grant", err, nil)

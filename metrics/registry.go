@@ -19,9 +19,9 @@ type Kind string
 
 // The kinds.
 const (
-	Counter   Kind = "counter"
-	Gauge     Kind = "gauge"
-	Histogram Kind = "histogram"
+	KindCounter   Kind = "counter"
+	KindGauge     Kind = "gauge"
+	KindHistogram Kind = "histogram"
 )
 
 // Metric describes one for people, and for tests.
@@ -109,7 +109,7 @@ func (r *Registry) add(one prometheus.Collector) {
 
 // Counter adds a counter with labels.
 func (r *Registry) Counter(name, help string, labels ...string) *prometheus.CounterVec {
-	r.list(name, Counter, help, labels)
+	r.list(name, KindCounter, help, labels)
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	r.add(vec)
 	return vec
@@ -117,7 +117,7 @@ func (r *Registry) Counter(name, help string, labels ...string) *prometheus.Coun
 
 // Gauge adds a gauge with labels.
 func (r *Registry) Gauge(name, help string, labels ...string) *prometheus.GaugeVec {
-	r.list(name, Gauge, help, labels)
+	r.list(name, KindGauge, help, labels)
 	vec := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	r.add(vec)
 	return vec
@@ -125,7 +125,7 @@ func (r *Registry) Gauge(name, help string, labels ...string) *prometheus.GaugeV
 
 // Histogram adds a histogram with labels.
 func (r *Registry) Histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	r.list(name, Histogram, help, labels)
+	r.list(name, KindHistogram, help, labels)
 	vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 	r.add(vec)
 	return vec
@@ -145,7 +145,7 @@ type Tell func(value float64, labels ...string)
 func (r *Registry) Ask(name string, kind Kind, help string, labels []string, ask func(Tell)) {
 	r.list(name, kind, help, labels)
 	as := prometheus.GaugeValue
-	if kind == Counter {
+	if kind == KindCounter {
 		as = prometheus.CounterValue
 	}
 	r.add(asked{prometheus.NewDesc(name, help, labels, nil), as, ask})

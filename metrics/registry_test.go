@@ -15,7 +15,7 @@ import (
 func TestWhatIsAskedForIsAskedAtEachScrape(t *testing.T) {
 	r := NewRegistry("v1.2.3")
 	asked := 0
-	r.Ask("coatcheck_things", Gauge, "Things.", []string{"state"}, func(tell Tell) {
+	r.Ask("coatcheck_things", KindGauge, "Things.", []string{"state"}, func(tell Tell) {
 		asked++
 		tell(float64(asked), "there")
 		if asked > 1 {
@@ -36,7 +36,7 @@ func TestScrapesAtOnceAreOne(t *testing.T) {
 	r := NewRegistry("v1")
 	var asked atomic.Int32
 	entered, goOn := make(chan struct{}), make(chan struct{})
-	r.Ask("coatcheck_things", Gauge, "Things.", nil, func(tell Tell) {
+	r.Ask("coatcheck_things", KindGauge, "Things.", nil, func(tell Tell) {
 		if asked.Add(1) == 1 {
 			close(entered)
 			<-goOn

@@ -43,7 +43,7 @@ type rings struct {
 const quarantinedSlots = "quarantined"
 
 func (r *rings) show(registry *Registry) {
-	registry.Ask("coatcheck_worker_ring_slots", Gauge,
+	registry.Ask("coatcheck_worker_ring_slots", KindGauge,
 		"Worker ids of all pools of the store together, by state: free, held, cooling, or quarantined (free, and not granted since "+
 			"the pool's state may have been lost). Looked at once a "+
 			"minute at most, up to 64 pools.", []string{"state"}, func(tell Tell) {
@@ -53,7 +53,7 @@ func (r *rings) show(registry *Registry) {
 				}
 			}
 		})
-	registry.Ask("coatcheck_worker_ring_pools", Gauge, "Pools of the store, by state: granting, quarantined, unasked (its "+
+	registry.Ask("coatcheck_worker_ring_pools", KindGauge, "Pools of the store, by state: granting, quarantined, unasked (its "+
 		"state may have been lost, and nobody has asked for a worker id since), or unseen (there are too many, or they could not be read).",
 		[]string{"state"},
 		func(tell Tell) {
@@ -64,14 +64,14 @@ func (r *rings) show(registry *Registry) {
 				tell(float64(seen.unseen), "unseen")
 			}
 		})
-	registry.Ask("coatcheck_worker_layout_left_seconds", Gauge,
+	registry.Ask("coatcheck_worker_layout_left_seconds", KindGauge,
 		"Time until the layout of a pool has no timestamps left, the shortest of all pools; negative after it. Absent where none "+
 			"ends before the year 9999.", nil, func(tell Tell) {
 			if seen, ok := r.occupied(); ok && !seen.ends.IsZero() {
 				tell(time.Until(seen.ends).Seconds())
 			}
 		})
-	registry.Ask("coatcheck_worker_ring_age_seconds", Gauge, "How long ago the rings were looked at.", nil, func(tell Tell) {
+	registry.Ask("coatcheck_worker_ring_age_seconds", KindGauge, "How long ago the rings were looked at.", nil, func(tell Tell) {
 		if seen, ok := r.occupied(); ok {
 			tell(time.Since(seen.at).Seconds())
 		}
@@ -102,12 +102,12 @@ func (r *rings) forget() {
 func (r *rings) lookAtAll() (occupancy, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), ringsTime)
 	defer cancel()
-	names, err := r.pools.Names(ctx, "", "", mostRings+1)
+	names, _, err := r.pools.List(ctx, "", "", mostRings+1)
 	if err != nil {
 		return occupancy{}, err
 	}
 	seen := occupancy{slots: map[string]int{
-		string(workerlease.Free): 0, string(workerlease.Held): 0, string(workerlease.Cooling): 0, quarantinedSlots: 0,
+		string(workerlease.SlotStateFree): 0, string(workerlease.SlotStateHeld): 0, string(workerlease.SlotStateCooling): 0, quarantinedSlots: 0,
 	}}
 	if len(names) > mostRings {
 		seen.unseen, names = 1, names[:mostRings]
@@ -133,7 +133,7 @@ func (r *rings) look(ctx context.Context, pool string, seen *occupancy, left int
 		if ends := page.EndsAt(); !ends.IsZero() && (seen.ends.IsZero() || ends.Before(seen.ends)) {
 			seen.ends = ends
 		}
-		free := string(workerlease.Free)
+		free := string(workerlease.SlotStateFree)
 		if page.Quarantined > 0 {
 			free = quarantinedSlots
 		}
@@ -141,7 +141,7 @@ func (r *rings) look(ctx context.Context, pool string, seen *occupancy, left int
 			if !slot.NotAfter.IsZero() {
 				used++
 			}
-			if slot.State == workerlease.Free {
+			if slot.State == workerlease.SlotStateFree {
 				slot.State = workerlease.SlotState(free)
 			}
 			states[string(slot.State)]++

@@ -77,7 +77,7 @@ func (s *Service) numbers(r *Registry) {
 	s.limitRequests = r.Counter("coatcheck_limit_requests_total",
 		"Requests to rate limits, by outcome: allowed, refused, failed (Redis has not answered). Those that give back are not among "+
 			"them.", "outcome")
-	begin(s.limitRequests, Allowed, string(Refused), Failed)
+	begin(s.limitRequests, Allowed, string(OutcomeRefused), Failed)
 	s.limitReturned = r.Counter("coatcheck_limit_returned_total",
 		"What was given back to rate limits, as callers stated it.").WithLabelValues()
 }
@@ -95,7 +95,7 @@ func (s *Service) locks(r *Registry) {
 	s.lockBreaks = r.Counter("coatcheck_lock_breaks_total", "Locks that were taken from their holder by force.").WithLabelValues()
 	s.holds.took = r.Histogram("coatcheck_lock_hold_seconds",
 		"How long locks were held that were granted and given back through this process.", Long).WithLabelValues()
-	r.Ask("coatcheck_lock_held", Gauge,
+	r.Ask("coatcheck_lock_held", KindGauge,
 		"Locks that this process has granted and that were not given back through it, while their leases last as far as it knows.", nil,
 		func(tell Tell) { tell(float64(s.holds.count(time.Now()))) })
 }

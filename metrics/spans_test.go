@@ -18,9 +18,9 @@ func TestLongestWaitIsThatOfWhoCameFirstAndStillWaits(t *testing.T) {
 				fmt.Sprintf("coatcheck_lock_waiting %d\n", waiting), fmt.Sprintf("coatcheck_lock_longest_wait_seconds %v\n", longest.Seconds()))
 		}
 		want(0, 0)
-		_, first := s.LockWaits()
+		_, first := s.lockWaits()
 		time.Sleep(10 * time.Second)
-		waited, second := s.LockWaits()
+		waited, second := s.lockWaits()
 		time.Sleep(5 * time.Second)
 		want(2, 15*time.Second)
 		waited(time.Second) // a clock that goes slower makes nobody younger

@@ -21,15 +21,16 @@ type Outcome string
 
 // The outcomes.
 const (
-	OK      Outcome = "ok"      // it was answered, whatever the answer is
-	Lost    Outcome = "lost"    // it was answered: what the caller held is no longer theirs
-	Refused Outcome = "refused" // nothing was done: what is stored there does not allow it
-	// Unavailable means that nothing was done: the store cannot be reached, or takes no writes.
-	Unavailable Outcome = "unavailable"
-	Unknown     Outcome = "unknown" // it may have been done
+	OutcomeOK      Outcome = "ok"      // it was answered, whatever the answer is
+	OutcomeLost    Outcome = "lost"    // it was answered: what the caller held is no longer theirs
+	OutcomeRefused Outcome = "refused" // nothing was done: what is stored there does not allow it
+	// OutcomeUnavailable means that nothing was done: the store cannot be reached, or takes no
+	// writes.
+	OutcomeUnavailable Outcome = "unavailable"
+	OutcomeUnknown     Outcome = "unknown" // it may have been done
 )
 
-var outcomes = []Outcome{OK, Lost, Refused, Unavailable, Unknown}
+var outcomes = []Outcome{OutcomeOK, OutcomeLost, OutcomeRefused, OutcomeUnavailable, OutcomeUnknown}
 
 // failed stands in the place of what a script decides for a call that was not answered.
 const failed = "failed"
@@ -100,10 +101,9 @@ var decisions = []struct {
 }
 
 // Store are the metrics of a program that uses a store: a registry, and what follows the store's
-// calls. It is a [observe.Observer], for [redisstore.Config]. It is safe for concurrent use.
+// calls by [Store.Observer]. It is safe for concurrent use.
 type Store struct {
 	*Registry
-	observe.None
 
 	calls      map[string]series // by op; it does not change
 	shortfalls prometheus.Counter
@@ -181,8 +181,12 @@ func (s *Store) flown(r *Registry) {
 	begin(s.changes, "call", "marker")
 }
 
-// CallEnded implements [observe.Observer].
-func (s *Store) CallEnded(_ context.Context, call observe.Call) {
+// Observer is what a store tells these metrics of, for [redisstore.Config].
+func (s *Store) Observer() observe.Observer {
+	return observe.Observer{CallEnded: s.callEnded, BatchEnded: s.batchEnded, IncarnationChanged: s.incarnationChanged, LockWaits: s.lockWaits}
+}
+
+func (s *Store) callEnded(_ context.Context, call observe.Call) {
 	op, known := s.calls[call.Op]
 	if !known {
 		return
@@ -207,27 +211,25 @@ func (s *Store) CallEnded(_ context.Context, call observe.Call) {
 func outcomeOf(call observe.Call) Outcome {
 	switch err := call.Err; {
 	case err == nil && slices.Contains(losses, call.Word):
-		return Lost
+		return OutcomeLost
 	case err == nil:
-		return OK
+		return OutcomeOK
 	case errors.Is(err, redisstore.ErrUnavailable):
-		return Unavailable
+		return OutcomeUnavailable
 	case errors.Is(err, redisstore.ErrRefused):
-		return Refused
+		return OutcomeRefused
 	case errors.Is(err, redisstore.ErrLost):
-		return Lost
+		return OutcomeLost
 	}
-	return Unknown
+	return OutcomeUnknown
 }
 
-// BatchEnded implements [observe.Observer].
-func (s *Store) BatchEnded(batch observe.Batch) {
+func (s *Store) batchEnded(batch observe.Batch) {
 	s.shared.Observe(float64(batch.Calls))
 	s.durations.Observe(batch.Took.Seconds())
 }
 
-// IncarnationChanged implements [observe.Observer].
-func (s *Store) IncarnationChanged() { s.changes.WithLabelValues("call").Inc() }
+func (s *Store) incarnationChanged() { s.changes.WithLabelValues("call").Inc() }
 
 // MarkerChanged notes that the marker of the incarnation was another, or gone.
 func (s *Store) MarkerChanged() { s.changes.WithLabelValues("marker").Inc() }
@@ -237,30 +239,28 @@ func (s *Store) showConnections(store *redisstore.Store) {
 	show := func(name string, kind Kind, help string, value func() float64) {
 		s.Ask(name, kind, help, nil, func(tell Tell) { tell(value()) })
 	}
-	show("coatcheck_redis_pool_pending", Gauge, "Calls that wait for a connection.",
+	show("coatcheck_redis_pool_pending", KindGauge, "Calls that wait for a connection.",
 		func() float64 { return float64(store.PoolStats().PendingRequests) })
-	show("coatcheck_redis_pool_hits_total", Counter, "Times that a connection was free.",
+	show("coatcheck_redis_pool_hits_total", KindCounter, "Times that a connection was free.",
 		func() float64 { return float64(store.PoolStats().Hits) })
-	show("coatcheck_redis_pool_misses_total", Counter, "Times that no connection was free.",
+	show("coatcheck_redis_pool_misses_total", KindCounter, "Times that no connection was free.",
 		func() float64 { return float64(store.PoolStats().Misses) })
-	show("coatcheck_redis_pool_waits_total", Counter,
+	show("coatcheck_redis_pool_waits_total", KindCounter,
 		"Times that a connection was waited for, since there were as many as there may be.",
 		func() float64 { return float64(store.PoolStats().WaitCount) })
-	show("coatcheck_redis_pool_wait_seconds_total", Counter, "How long connections were waited for, all together.",
+	show("coatcheck_redis_pool_wait_seconds_total", KindCounter, "How long connections were waited for, all together.",
 		func() float64 { return time.Duration(store.PoolStats().WaitDurationNs).Seconds() })
-	show("coatcheck_redis_pool_timeouts_total", Counter, "Times that a connection was waited for in vain.",
+	show("coatcheck_redis_pool_timeouts_total", KindCounter, "Times that a connection was waited for in vain.",
 		func() float64 { return float64(store.PoolStats().Timeouts) })
-	show("coatcheck_redis_pool_stale_total", Counter, "Connections that were found broken or too old, and ended.",
+	show("coatcheck_redis_pool_stale_total", KindCounter, "Connections that were found broken or too old, and ended.",
 		func() float64 { return float64(store.PoolStats().StaleConns) })
-	s.Ask("coatcheck_redis_pool_connections", Gauge,
+	s.Ask("coatcheck_redis_pool_connections", KindGauge,
 		"Connections to Redis; those that only listen are not among them.", []string{"state"}, func(tell Tell) {
 			p := store.PoolStats()
 			tell(float64(p.IdleConns), "idle")
 			tell(float64(max(int(p.TotalConns)-int(p.IdleConns), 0)), "in_use")
 		})
 }
-
-var _ observe.Observer = (*Store)(nil)
 
 // since is how long ago something was, in seconds.
 func since(then time.Time) float64 { return time.Since(then).Seconds() }

@@ -57,10 +57,10 @@ func TestCallsAreCountedByWhatBecameOfThem(t *testing.T) {
 		{Op: "no script", N: 1},
 		{Op: "token_claim", N: 1, Word: "a word of another version"},
 	} {
-		s.CallEnded(t.Context(), call)
+		s.callEnded(t.Context(), call)
 	}
-	s.BatchEnded(observe.Batch{Calls: 8, Took: time.Millisecond})
-	s.IncarnationChanged()
+	s.batchEnded(observe.Batch{Calls: 8, Took: time.Millisecond})
+	s.incarnationChanged()
 	text := scraped(s.Registry)
 	for _, want := range []string{
 		`coatcheck_redis_calls_total{outcome="ok",script="token_claim"} 2`, `coatcheck_redis_calls_total{outcome="lost",script="token_complete"} 1`,
@@ -93,10 +93,10 @@ func scraped(r *Registry) string {
 func TestAnObservedCallAllocatesNothing(t *testing.T) {
 	s := NewStore("v1")
 	call := observe.Call{Op: "token_claim", N: 1, Word: "granted", Took: time.Millisecond}
-	s.CallEnded(t.Context(), call) // makes its histogram
+	s.callEnded(t.Context(), call) // makes its histogram
 	if n := testing.AllocsPerRun(100, func() {
-		s.CallEnded(t.Context(), call)
-		s.BatchEnded(observe.Batch{Calls: 1, Took: time.Millisecond})
+		s.callEnded(t.Context(), call)
+		s.batchEnded(observe.Batch{Calls: 1, Took: time.Millisecond})
 	}); n > 0 {
 		t.Errorf("observing a call and a batch: got %v allocations, want 0", n)
 	}

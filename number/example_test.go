@@ -1,11 +1,15 @@
 package number_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 	"time"
 
+	"github.com/coatcheck/coatcheck/counter"
+	_ "github.com/coatcheck/coatcheck/embedded"
 	"github.com/coatcheck/coatcheck/number"
+	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // An order number of each day, from a counter that begins anew with it. The clock is read once, for
@@ -39,6 +43,36 @@ func Example() {
 	// Output:
 	// orders:20261121 until 2026-11-22 00:00:00 +0100 CET
 	// ORD-20261121-000042
+}
+
+// Order numbers that begin at 1 each day, for all processes on one Redis.
+func Example_orders() {
+	ctx := context.Background()
+	store, err := redisstore.Open(ctx, "embedded:") // redis://… in production
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	counters := counter.New(store, counter.Config{})
+	defer counters.Close()
+	orders, _ := number.ParseCalendarKey("orders:{yyyyMMdd}", time.UTC)
+	template := number.MustTemplate("ORD-{yyyyMMdd}-{n:6}")
+
+	now := time.Date(2026, 11, 20, 23, 15, 0, 0, time.UTC) // time.Now().UTC(), once for both
+	key, _, err := orders.At(now)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 2 {
+		value, err := counters.Incr(ctx, key)
+		if err != nil {
+			log.Fatal(err) // no number: it may be a gap, and is never one that comes twice
+		}
+		fmt.Println(template.Format(value, now))
+	}
+	// Output:
+	// ORD-20261120-000001 <nil>
+	// ORD-20261120-000002 <nil>
 }
 
 func ExampleParseTemplate() {

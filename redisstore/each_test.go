@@ -149,7 +149,7 @@ func keepsNamesTogether(t *testing.T, store *redisstore.Store) {
 		if _, err := store.Run(t.Context(), both, keys); err != nil {
 			t.Errorf("%d: Run on two keys of the name %q: %v", i, name, err)
 		}
-		if store.Mode() != redisstore.Cluster {
+		if store.Mode() != redisstore.ModeCluster {
 			continue
 		}
 		slots := map[int64]bool{}
@@ -191,7 +191,7 @@ func confirmsNothingAlone(t *testing.T, store *redisstore.Store) {
 }
 
 func namesItself(t *testing.T, store *redisstore.Store) {
-	modes := map[redisstore.Mode]string{redisstore.Embedded: "embedded:", redisstore.Standalone: "redis://127.0.0.1:", redisstore.Cluster: "redis+cluster://127.0.0.1:"}
+	modes := map[redisstore.Mode]string{redisstore.ModeEmbedded: "embedded:", redisstore.ModeStandalone: "redis://127.0.0.1:", redisstore.ModeCluster: "redis+cluster://127.0.0.1:"}
 	if want := modes[store.Mode()]; want == "" || !strings.HasPrefix(store.Address(), want) {
 		t.Errorf("%s is at %s", store.Mode(), store.Address())
 	}
@@ -204,7 +204,7 @@ func namesItself(t *testing.T, store *redisstore.Store) {
 }
 
 func keepsPrefixesApart(t *testing.T, store *redisstore.Store) {
-	if store.Mode() == redisstore.Embedded { // each has its own data anyway
+	if store.Mode() == redisstore.ModeEmbedded { // each has its own data anyway
 		return
 	}
 	mustBump(t, store, "apart", 1)

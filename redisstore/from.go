@@ -66,7 +66,7 @@ func fromServer(theirs *redis.Options, config Config) (*Store, error) {
 	case theirs.TLSConfig != nil:
 		address = "rediss://" + theirs.Addr
 	}
-	store, config, err := config.from(Standalone, address)
+	store, config, err := config.from(ModeStandalone, address)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func fromCluster(theirs *redis.ClusterOptions, config Config) (*Store, error) {
 		return nil, clientError("its slots are not those of a Redis Cluster, so that two servers could hold one key",
 			"leave redis.ClusterOptions.ClusterSlots nil, and for a Sentinel set call redisstore.FromFailover with its redis.FailoverOptions")
 	}
-	store, config, err := config.from(Cluster, "redis+cluster://"+strings.Join(theirs.Addrs, ","))
+	store, config, err := config.from(ModeCluster, "redis+cluster://"+strings.Join(theirs.Addrs, ","))
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func FromFailover(options *redis.FailoverOptions, config Config) (*Store, error)
 	if options == nil {
 		return nil, clientError("its redis.FailoverOptions are nil", "give those that it was made with")
 	}
-	store, config, err := config.from(Sentinel, "redis+sentinel://"+strings.Join(options.SentinelAddrs, ",")+"/"+options.MasterName)
+	store, config, err := config.from(ModeSentinel, "redis+sentinel://"+strings.Join(options.SentinelAddrs, ",")+"/"+options.MasterName)
 	if err := errors.Join(err, checkFailover(options)); err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func TestStoreFromAClusterClient(t *testing.T) {
 	defer client.Close()
 	made, err := redisstore.From(client, redisstore.Config{Prefix: space.Prefix, Timeout: time.Minute})
 	store := from(t, made, err)
-	expect.Equal(t, "Mode", store.Mode(), redisstore.Cluster)
+	expect.Equal(t, "Mode", store.Mode(), redisstore.ModeCluster)
 	mustBump(t, store, "x", 1)
 	err = store.EachMaster(t.Context(), "test", func(_ context.Context, master *redis.Client) error {
 		if o := master.Options(); o.MaxRetries != 0 || !o.ContextTimeoutEnabled {

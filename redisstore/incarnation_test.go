@@ -48,9 +48,9 @@ func TestServerThatComesBackWithItsData(t *testing.T) {
 		want     health.Change
 		losses   int64
 	}{
-		{"always", redisstore.AutoRestarts, health.Continued, 0},
-		{"always", redisstore.WaitRestarts, health.Changed, 1},
-		{"everysec", redisstore.AutoRestarts, health.Changed, 1},
+		{"always", redisstore.RestartsAuto, health.Continued, 0},
+		{"always", redisstore.RestartsWait, health.Changed, 1},
+		{"everysec", redisstore.RestartsAuto, health.Changed, 1},
 	} {
 		t.Run(fmt.Sprint(row.fsync, " ", row.restarts), func(t *testing.T) {
 			t.Parallel()
@@ -89,7 +89,7 @@ func TestServerThatShowsNoIncarnation(t *testing.T) {
 		if !errors.Is(err, redisstore.ErrUnsuitable) || !errors.Is(err, redisstore.ErrRefused) {
 			t.Errorf("a counter where %s: got %v, want %v", fact, err, redisstore.ErrUnsuitable)
 		}
-		trusting := open(t, proxy.URL(), func(c *redisstore.Config) { c.Restarts, c.Prefix = redisstore.TrustRestarts, "trust:" })
+		trusting := open(t, proxy.URL(), func(c *redisstore.Config) { c.Restarts, c.Prefix = redisstore.RestartsTrust, "trust:" })
 		mustIncr(t, trusting, fact, 1, find(t, trusting, fact), 1)
 	}
 }

@@ -37,7 +37,7 @@ func (s *Store) Key(kind, name string, parts ...string) string {
 // for each slot, so that a script may take it together with the name's record. There must not be
 // one for each name, where it cannot expire.
 func (s *Store) SlotKey(kind, part, name string) string {
-	if s.mode != Cluster {
+	if s.mode != ModeCluster {
 		return s.Key(kind, part)
 	}
 	return s.Key(kind, redisconn.SlotTags()[redisconn.Slot(name)], part)
@@ -45,7 +45,7 @@ func (s *Store) SlotKey(kind, part, name string) string {
 
 // SlotKeys returns every key that SlotKey can return for a part: one, or in a cluster 16,384.
 func (s *Store) SlotKeys(kind, part string) []string {
-	if s.mode != Cluster {
+	if s.mode != ModeCluster {
 		return []string{s.Key(kind, part)}
 	}
 	keys := make([]string, 0, redisconn.Slots)

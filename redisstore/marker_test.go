@@ -10,7 +10,7 @@ import (
 )
 
 func TestMarkerLiesInTheSlotOfTheName(t *testing.T) {
-	alone, cluster := &Store{mode: Standalone, prefix: defaultPrefix}, &Store{mode: Cluster, prefix: defaultPrefix}
+	alone, cluster := &Store{mode: ModeStandalone, prefix: defaultPrefix}, &Store{mode: ModeCluster, prefix: defaultPrefix}
 	if alone.SlotKey("counter", "marker", "a") != alone.SlotKey("counter", "marker", "b") || alone.SlotKey("counter", "marker", "a") == alone.SlotKey("other", "marker", "a") {
 		t.Error("a store that is no cluster has one marker of a kind")
 	}

@@ -36,9 +36,9 @@ func TestLostReplyIsAnUnknownOutcomeAndTheScriptRanOnce(t *testing.T) {
 	guide := startFake(t, nil)
 	guide.named = proxy.Addr()
 	for mode, url := range map[redisstore.Mode]string{
-		redisstore.Standalone: proxy.URL(),
-		redisstore.Sentinel:   "redis+sentinel://" + guide.addr + "/main",
-		redisstore.Cluster:    "redis+cluster://" + guide.addr,
+		redisstore.ModeStandalone: proxy.URL(),
+		redisstore.ModeSentinel:   "redis+sentinel://" + guide.addr + "/main",
+		redisstore.ModeCluster:    "redis+cluster://" + guide.addr,
 	} {
 		store := open(t, url, nil)
 		warm(t, store, 1)

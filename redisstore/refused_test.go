@@ -220,7 +220,7 @@ func TestSocketOfAServer(t *testing.T) {
 	redistest.Start(t, "--unixsocket", path, "--databases", "4")
 	store := open(t, "unix://"+path, nil)
 	mustBump(t, store, "x", 1)
-	if store.Address() != "unix://"+path || store.Mode() != redisstore.Standalone {
+	if store.Address() != "unix://"+path || store.Mode() != redisstore.ModeStandalone {
 		t.Errorf("it is %s, %s", store.Mode(), store.Address())
 	}
 	mustBump(t, open(t, "unix://"+path+"?db=3", nil), "x", 1) // another database

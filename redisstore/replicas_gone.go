@@ -38,14 +38,14 @@ func (s *Store) ReplicasGone(ctx context.Context, places ...string) (gone []stri
 			return nil, fmt.Errorf("%w: place %q has not the form host:port", ErrNotGone, place)
 		}
 	}
-	if s.mode == Embedded {
+	if s.mode == ModeEmbedded {
 		return nil, nil
 	}
 	before, err := s.leaving(ctx, places, nil)
 	if err != nil || len(before) == 0 && len(places) == 0 {
 		return nil, err
 	}
-	if s.mode != Standalone {
+	if s.mode != ModeStandalone {
 		select {
 		case <-time.After(pipeline.Forgotten):
 		case <-ctx.Done():

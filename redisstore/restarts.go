@@ -7,7 +7,7 @@ import "github.com/coatcheck/coatcheck/internal/pipeline"
 type Restarts string
 
 const (
-	// AutoRestarts believes what Redis itself proves, and takes everything else for a possible
+	// RestartsAuto believes what Redis itself proves, and takes everything else for a possible
 	// loss, after which worker-id pools wait until every window that may have been forgotten has
 	// ended, counters and segments move past every value that can have been handed out, and locks
 	// wait if they are so configured. Nothing is lost, and so nothing is paid, in these cases
@@ -23,14 +23,14 @@ const (
 	// It assumes that all processes with one prefix use one Restarts; that no server is started
 	// from a copy or a backup unless `coatcheck store restored` was run; and that those settings of
 	// a server are not changed for less than ten seconds. docs/guarantees.md has all assumptions.
-	AutoRestarts Restarts = "auto"
-	// WaitRestarts is AutoRestarts, but no restart is believed.
-	WaitRestarts Restarts = "wait"
-	// TrustRestarts takes existing state for complete, so that a restart and a failover cost
+	RestartsAuto Restarts = "auto"
+	// RestartsWait is RestartsAuto, but no restart is believed.
+	RestartsWait Restarts = "wait"
+	// RestartsTrust takes existing state for complete, so that a restart and a failover cost
 	// nothing, and asks the server nothing: it also works where INFO is forbidden or shows no
 	// master_replid. It assumes that a server which starts again, or a replica which takes over,
 	// has every write that was confirmed. Missing state, in whole or in part, still is a loss.
-	TrustRestarts Restarts = "trust"
+	RestartsTrust Restarts = "trust"
 )
 
 // AckAll as [Config].Ack waits for every replica that can become master: those that Sentinel or the

@@ -76,7 +76,7 @@ func TestStoreFollowsAFailover(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 2)
 	store := open(t, set.URL(), func(c *redisstore.Config) { c.Timeout, c.AckTimeout, c.Ack = 5*time.Second, 2*time.Second, 1 })
-	if store.Mode() != redisstore.Sentinel || !strings.HasSuffix(store.Address(), "/coatcheck") {
+	if store.Mode() != redisstore.ModeSentinel || !strings.HasSuffix(store.Address(), "/coatcheck") {
 		t.Errorf("it is %s, %s", store.Mode(), store.Address())
 	}
 	load := startLoad(t, store, "x")
@@ -106,7 +106,7 @@ func TestConnectionToASentinelIsNoOtherIncarnation(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 1)
 	seen := &watcher{name: "seen"}
-	store := storetest.Open(t, redisstore.Config{URL: set.URL(), Timeout: 10 * time.Second, Observers: []observe.Observer{seen}})
+	store := storetest.Open(t, redisstore.Config{URL: set.URL(), Timeout: 10 * time.Second, Observers: []observe.Observer{seen.observer()}})
 	at := find(t, store, "x")
 	warm(t, store, 32) // which asks a sentinel on more connections
 	mustIncr(t, store, "x", 1, at, 1)

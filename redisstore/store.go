@@ -24,10 +24,10 @@ type Mode string
 
 // The kinds of Redis that a store's URL can name.
 const (
-	Embedded   Mode = redisconn.Embedded
-	Standalone Mode = redisconn.Standalone
-	Sentinel   Mode = redisconn.Sentinel
-	Cluster    Mode = redisconn.Cluster
+	ModeEmbedded   Mode = redisconn.Embedded
+	ModeStandalone Mode = redisconn.Standalone
+	ModeSentinel   Mode = redisconn.Sentinel
+	ModeCluster    Mode = redisconn.Cluster
 )
 
 // The embedded store runs in the process and loses no reply, so a slow call means a busy machine,
@@ -61,7 +61,7 @@ type Config struct {
 	Ack    int    // replicas that must confirm every write; 0 = none; or AckAll
 	// how long a write waits for them, at most; 0 = half a second, or half of a shorter Timeout
 	AckTimeout time.Duration
-	Restarts   Restarts // how another incarnation of Redis is judged; "" = AutoRestarts
+	Restarts   Restarts // how another incarnation of Redis is judged; "" = RestartsAuto
 	// how long a call may take in all, the acknowledgement included; 0 = 1s, embedded: 30s
 	Timeout time.Duration
 
@@ -126,7 +126,7 @@ func (c Config) store(mode Mode, address string) *Store {
 // WithDefaults returns the configuration with each default in its place.
 func (c Config) WithDefaults() Config {
 	c.Prefix = cmp.Or(c.Prefix, defaultPrefix)
-	c.Restarts = cmp.Or(c.Restarts, AutoRestarts)
+	c.Restarts = cmp.Or(c.Restarts, RestartsAuto)
 	if c.Timeout == 0 {
 		c.Timeout = defaultTimeout
 		if strings.HasPrefix(c.URL, "embedded:") {
@@ -160,18 +160,18 @@ func (c Config) check(mode Mode) error {
 			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
-	if mode == Embedded {
+	if mode == ModeEmbedded {
 		faults = append(faults, missing())
 	}
 	fault(c.Ack != AckAll && (c.Ack < 0 || c.Ack > 100), "ack %d: 0 to 100 replicas, or all", c.Ack)
 	fault(c.Timeout < 10*time.Millisecond || c.Timeout > time.Minute, "timeout %v: 10ms to 1m", c.Timeout)
 	fault(c.AckTimeout < time.Millisecond || c.AckTimeout >= c.Timeout,
 		"ack timeout %v: at least 1ms, and less than the timeout of %v", c.AckTimeout, c.Timeout)
-	fault(!slices.Contains([]Restarts{AutoRestarts, WaitRestarts, TrustRestarts}, c.Restarts), "restarts %q: %s, %s or %s", c.Restarts,
-		AutoRestarts, WaitRestarts, TrustRestarts)
-	fault(mode == Embedded && c.Restarts == TrustRestarts, "restarts %q: the embedded store ends with its process; give the URL of a Redis",
+	fault(!slices.Contains([]Restarts{RestartsAuto, RestartsWait, RestartsTrust}, c.Restarts), "restarts %q: %s, %s or %s", c.Restarts,
+		RestartsAuto, RestartsWait, RestartsTrust)
+	fault(mode == ModeEmbedded && c.Restarts == RestartsTrust, "restarts %q: the embedded store ends with its process; give the URL of a Redis",
 		c.Restarts)
-	fault(mode == Embedded && c.Ack != 0, "ack: the embedded store has no replicas; give the URL of a Redis that has")
+	fault(mode == ModeEmbedded && c.Ack != 0, "ack: the embedded store has no replicas; give the URL of a Redis that has")
 	return errors.Join(faults...)
 }
 
@@ -185,16 +185,16 @@ func missing() error {
 
 func (s *Store) connect(target redisconn.Target, config Config) error {
 	switch Mode(target.Mode) {
-	case Embedded:
+	case ModeEmbedded:
 		own, err := driver.Open(driver.Config{MaxBytes: config.MaxBytes, Logger: config.Logger})
 		if err != nil {
 			return fmt.Errorf("embedded store: %w", err)
 		}
 		s.own = own
 		s.engine.Serve(redisconn.InProcess(own.Dial, config.Timeout))
-	case Sentinel:
+	case ModeSentinel:
 		s.follow(redisconn.Failover(target, config.Timeout), config.Timeout)
-	case Cluster:
+	case ModeCluster:
 		s.engine.Cluster(redisconn.ClusterOptions(target, config.Timeout))
 	default:
 		s.engine.Serve(redisconn.Safe(target.Server, config.Timeout))
@@ -231,7 +231,7 @@ func (s *Store) Prefix() string { return s.prefix }
 // Ack is how many replicas confirm a write before it counts, or AckAll.
 func (s *Store) Ack() int { return s.engine.Ack() }
 
-// Continuity is what would be lost, as far as Redis shows it now. See [AutoRestarts].
+// Continuity is what would be lost, as far as Redis shows it now. See [RestartsAuto].
 type Continuity struct {
 	Acks      int  // replicas that confirm each write; with AckAll the most of any master
 	Promotion bool // a failover costs nothing

@@ -135,7 +135,7 @@ func BenchmarkAgainstAtomicAdd(b *testing.B) {
 
 func batchLoop(b *testing.B, tag *Tag, ids []int64) {
 	for batch := range slices.Chunk(ids, 256) {
-		if err := tag.NextN(b.Context(), batch); err != nil {
+		if err := tag.Fill(b.Context(), batch); err != nil {
 			b.Errorf("NextN: got error %v, want none", err)
 		}
 	}
@@ -196,7 +196,7 @@ func BenchmarkNextN(b *testing.B) {
 	ctx, ids := b.Context(), make([]int64, 256)
 	_, tag := benchTag(b, 2000)
 	for b.Loop() {
-		if err := tag.NextN(ctx, ids); err != nil {
+		if err := tag.Fill(ctx, ids); err != nil {
 			b.Fatalf("NextN: got error %v, want none", err)
 		}
 	}

@@ -28,7 +28,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		expect.Equal(t, "how long the calls that waited went on", time.Since(start), 0)
 		_, err := tag.Next(t.Context())
 		wantIs(t, err, ErrClosed)
-		wantIs(t, tag.NextN(t.Context(), make([]int64, 2)), ErrClosed)
+		wantIs(t, tag.Fill(t.Context(), make([]int64, 2)), ErrClosed)
 		_, err = s.Next(t.Context(), "other")
 		wantIs(t, err, ErrClosed)
 		_, err = s.Tag(t.Context(), "orders")
@@ -82,14 +82,14 @@ func TestNamesAreChecked(t *testing.T) {
 	s := open(t, newShelf("orders", 1, 10), Config{})
 	for _, name := range []string{"", " ", "a b", "a/b", "a\x00", "ä", "a\n", strings.Repeat("x", 201), "a{b}"} {
 		_, err := s.Next(t.Context(), name)
-		wantIs(t, err, ErrRequest, redisstore.ErrRefused)
+		wantIs(t, err, ErrInvalid, redisstore.ErrRefused)
 		_, err = s.Tag(t.Context(), name)
-		wantIs(t, err, ErrRequest)
-		wantIs(t, s.NextN(t.Context(), name, make([]int64, 1)), ErrRequest)
+		wantIs(t, err, ErrInvalid)
+		wantIs(t, s.Fill(t.Context(), name, make([]int64, 1)), ErrInvalid)
 	}
 	for _, name := range []string{"a", "A.b_c:d~e@f-9", strings.Repeat("x", 200)} {
 		_, err := s.Next(t.Context(), name)
-		wantIs(t, err, ErrUnknownTag)
+		wantIs(t, err, ErrNotFound)
 	}
 }
 

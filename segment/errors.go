@@ -9,8 +9,8 @@ import (
 
 // Why there is no id, besides the [Source]'s answers. All are refusals: the caller may ask again.
 var (
-	// ErrRequest means that a tag's name is not valid.
-	ErrRequest = fault.Refusal("segment: the request is not valid")
+	// ErrInvalid means that a tag's name is not valid.
+	ErrInvalid = fault.Refusal("segment: the request is not valid")
 	// ErrStarved means that the context ended before a range had come. It has the context's cause.
 	ErrStarved = fault.Refusal("segment: no ids were ready in time")
 	// ErrTooManyTags means that the maximum of tags is in use. redisstore.RetryAfter returns when
@@ -29,8 +29,8 @@ var (
 
 // The refusals of a [Source]: nothing was taken.
 var (
-	// ErrUnknownTag means that the source has no such tag.
-	ErrUnknownTag = fault.Refusal("segment: no such tag")
+	// ErrNotFound means that the source has no such tag.
+	ErrNotFound = fault.Refusal("segment: no such tag")
 	// ErrExhausted means that the tag has no ids left below 2^63.
 	ErrExhausted = fault.Refusal("segment: the tag has no ids left below 2^63")
 )

@@ -21,7 +21,7 @@ func (m *memory) Take(_ context.Context, tag string, step int64) (segment.Range,
 	defer m.mu.Unlock()
 	lo, ok := m.next[tag]
 	if !ok {
-		return segment.Range{}, segment.ErrUnknownTag
+		return segment.Range{}, segment.ErrNotFound
 	}
 	if step == 0 {
 		step = 100
@@ -39,7 +39,7 @@ func Example() {
 	fmt.Println(id, err)
 
 	batch := make([]int64, 3)
-	err = segments.NextN(ctx, "orders", batch)
+	err = segments.Fill(ctx, "orders", batch)
 	fmt.Println(batch, err)
 
 	_, err = segments.Next(ctx, "unknown")
@@ -80,7 +80,7 @@ func ExampleSegments_Stats() {
 	segments := segment.New(&memory{next: map[string]int64{"orders": 1}}, segment.Config{})
 	defer segments.Close()
 
-	if err := segments.NextN(ctx, "orders", make([]int64, 5)); err != nil {
+	if err := segments.Fill(ctx, "orders", make([]int64, 5)); err != nil {
 		log.Fatal(err)
 	}
 	for _, tag := range segments.Stats() {

@@ -103,11 +103,11 @@ func TestUnknownTagsLeaveNothing(t *testing.T) {
 		for i := range 5_000 {
 			name := fmt.Sprintf("made-up-%d", i)
 			_, err := s.Next(t.Context(), name)
-			wantIs(t, err, ErrUnknownTag, redisstore.ErrRefused)
+			wantIs(t, err, ErrNotFound, redisstore.ErrRefused)
 			if i%1000 == 0 {
 				_, err = s.Tag(t.Context(), name)
-				wantIs(t, err, ErrUnknownTag)
-				wantIs(t, s.NextN(t.Context(), name, make([]int64, 3)), ErrUnknownTag)
+				wantIs(t, err, ErrNotFound)
+				wantIs(t, s.Fill(t.Context(), name, make([]int64, 3)), ErrNotFound)
 			}
 		}
 		synctest.Wait()
@@ -138,7 +138,7 @@ func TestCallersOfAnUnknownTagShareOneTake(t *testing.T) {
 		synctest.Wait()
 		gate.open()
 		for range 100 {
-			wantIs(t, <-failed, ErrUnknownTag)
+			wantIs(t, <-failed, ErrNotFound)
 		}
 		expect.Equal(t, "Takes for 100 callers", takes, 1)
 		source.add("unknown", 5)
@@ -162,7 +162,7 @@ func TestTagIsKeptWhileItIsAskedForAgain(t *testing.T) {
 			result <- err
 		}()
 		synctest.Wait()
-		s.discard(s.chains["orders"], ErrUnknownTag)
+		s.discard(s.chains["orders"], ErrNotFound)
 		gate.open()
 		if err := <-result; err != nil || len(source.all("orders")) != 1 || len(s.Stats()) != 1 {
 			t.Errorf("%v, %d fetches", err, len(source.all("orders")))
@@ -188,7 +188,7 @@ func TestRemovedTagIsForgottenWhenItsIDsAreGone(t *testing.T) {
 		}
 		wantRun(t, nextN(t, tag, 1), 10)
 		_, err := tag.Next(t.Context())
-		wantIs(t, err, ErrUnknownTag)
+		wantIs(t, err, ErrNotFound)
 		synctest.Wait()
 		expect.Equal(t, "tags that are kept", len(s.Stats()), 0)
 		source.add("orders", 5) // it came back below what it had given

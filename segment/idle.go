@@ -138,7 +138,7 @@ func (s *Segments) discard(c *chain, err error) {
 	defer s.mu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.gone || c.attempt != nil || c.leftLocked() > 0 || c.known && !errors.Is(err, ErrUnknownTag) {
+	if c.gone || c.attempt != nil || c.leftLocked() > 0 || c.known && !errors.Is(err, ErrNotFound) {
 		return
 	}
 	c.endLocked()

@@ -196,10 +196,10 @@ func TestMadeUpNamesEvictNoTag(t *testing.T) {
 		gate.open()
 		unknown := 0
 		for range 20 {
-			if err := <-failed; errors.Is(err, ErrUnknownTag) {
+			if err := <-failed; errors.Is(err, ErrNotFound) {
 				unknown++
 			} else if err != nil {
-				t.Errorf("Next of a made-up name: got error %v, want %v", err, ErrUnknownTag)
+				t.Errorf("Next of a made-up name: got error %v, want %v", err, ErrNotFound)
 			}
 		}
 		expect.Equal(t, "names that are unknown", unknown, 19)

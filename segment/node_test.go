@@ -192,7 +192,7 @@ func drain(t *rapid.T, tag *Tag, n int) ([]int64, error) {
 			continue
 		}
 		more := make([]int64, min(rapid.IntRange(0, 200).Draw(t, "k"), n-len(ids)))
-		if err := tag.NextN(t.Context(), more); err != nil {
+		if err := tag.Fill(t.Context(), more); err != nil {
 			return ids, err
 		}
 		ids = append(ids, more...)

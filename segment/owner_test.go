@@ -62,7 +62,7 @@ func TestMadeUpNamesOfAnotherOwnerEvictNoTag(t *testing.T) {
 		draws(t, s, "a", 0, 20)
 		for i := range 20 {
 			_, err := s.Next(as(t, "b"), fmt.Sprint("made-up-", i))
-			wantIs(t, err, ErrUnknownTag)
+			wantIs(t, err, ErrNotFound)
 		}
 		expect.Equal(t, "tags of a that are still there", draws(t, s, "a", 0, 20), 20)
 		wantTags(t, s, 20, 0)

@@ -71,9 +71,9 @@ func greedy(t *testing.T, s *Segments, n int) (ids []int64) {
 		more := make([]int64, 1+rand.IntN(1+rand.IntN(40)))
 		switch rand.IntN(4) {
 		case 0:
-			err = s.NextN(t.Context(), "orders", more)
+			err = s.Fill(t.Context(), "orders", more)
 		case 1:
-			err = tag.NextN(t.Context(), more)
+			err = tag.Fill(t.Context(), more)
 		case 2:
 			more[0], err = s.Next(t.Context(), "orders")
 			more = more[:1]
@@ -128,9 +128,9 @@ func TestDrawsDoNotAllocate(t *testing.T) {
 	tag, ctx, ids := handle(t, s, "orders"), t.Context(), make([]int64, 20)
 	for name, draw := range map[string]func(){
 		"Tag.Next":       func() { tag.Next(ctx) },
-		"Tag.NextN":      func() { tag.NextN(ctx, ids) },
+		"Tag.NextN":      func() { tag.Fill(ctx, ids) },
 		"Segments.Next":  func() { s.Next(ctx, "orders") },
-		"Segments.NextN": func() { s.NextN(ctx, "orders", ids) },
+		"Segments.NextN": func() { s.Fill(ctx, "orders", ids) },
 	} {
 		expect.Equal(t, "allocations of "+name, testing.AllocsPerRun(1000, draw), 0)
 	}

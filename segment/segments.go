@@ -116,7 +116,7 @@ func (s *Segments) Close() {
 }
 
 // Tag returns the handle of a tag. It fetches the tag's first range if there is none, waits for it,
-// and fails as [Tag.Next] does; with [ErrRequest] if the name is not 1 to 200 characters of A–Z a–z
+// and fails as [Tag.Next] does; with [ErrInvalid] if the name is not 1 to 200 characters of A–Z a–z
 // 0–9 . _ : ~ @ -.
 func (s *Segments) Tag(ctx context.Context, name string) (*Tag, error) {
 	c, err := s.open(ctx, name)
@@ -138,13 +138,13 @@ func (s *Segments) Next(ctx context.Context, tag string) (int64, error) {
 	return c.tag.Next(ctx)
 }
 
-// NextN draws as many ids of a tag as there is room for, as [Tag.NextN] does.
-func (s *Segments) NextN(ctx context.Context, tag string, ids []int64) error {
+// Fill draws as many ids of a tag as there is room for, as [Tag.NextN] does.
+func (s *Segments) Fill(ctx context.Context, tag string, ids []int64) error {
 	c, err := s.open(ctx, tag)
 	if err != nil {
 		return err
 	}
-	return c.tag.NextN(ctx, ids)
+	return c.tag.Fill(ctx, ids)
 }
 
 // open finds a tag's chain, or makes one.
@@ -156,7 +156,7 @@ func (s *Segments) open(ctx context.Context, name string) (*chain, error) {
 		return c, nil
 	}
 	if !names.Valid(name) {
-		return nil, fmt.Errorf("%w: tag: %s", ErrRequest, names.Rule)
+		return nil, fmt.Errorf("%w: tag: %s", ErrInvalid, names.Rule)
 	}
 	owner := s.config.Owner(ctx)
 	step.At("segment: the tag is not in use")

@@ -68,7 +68,7 @@ func (s *shelf) Take(ctx context.Context, tag string, step int64) (Range, error)
 	defer s.mu.Unlock()
 	r := s.rows[tag]
 	if r == nil {
-		return Range{}, ErrUnknownTag
+		return Range{}, ErrNotFound
 	}
 	asked := step
 	if step == 0 {
@@ -207,7 +207,7 @@ func next(t testing.TB, tag *Tag) int64 {
 func nextN(t testing.TB, tag *Tag, n int) []int64 {
 	t.Helper()
 	ids := make([]int64, n)
-	expect.NoError(t, "NextN", tag.NextN(t.Context(), ids))
+	expect.NoError(t, "NextN", tag.Fill(t.Context(), ids))
 	return ids
 }
 

@@ -107,7 +107,7 @@ func TestNothingThatTakesIsSentTwice(t *testing.T) {
 				bad := &badDriver{bad: row.bad, fault: fault, counts: map[string]int{}, maxID: 1}
 				db := sql.OpenDB(bad)
 				defer db.Close()
-				leaf := segment.NewLeafAlloc(db, segment.MySQL, segment.LeafConfig{})
+				leaf := segment.NewLeafAlloc(db, segment.DialectMySQL, segment.LeafConfig{})
 				taken, err := leaf.Take(t.Context(), "orders", 0)
 				if row.err == nil {
 					if want := (segment.Range{Lo: 1, Hi: 11, Step: 10}); taken != want || err != nil {

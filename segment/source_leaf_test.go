@@ -57,7 +57,7 @@ func (l leafTable) askedStep(t *testing.T) {
 	if row := l.tag(t, "asked"); row.MaxID != end || row.Step != 2000 {
 		t.Errorf("the row is %+v", row)
 	}
-	if _, err := l.Take(t.Context(), "asked", -1); !errors.Is(err, segment.ErrRequest) {
+	if _, err := l.Take(t.Context(), "asked", -1); !errors.Is(err, segment.ErrInvalid) {
 		t.Errorf("a negative step: %v", err)
 	}
 }
@@ -66,12 +66,12 @@ func (l leafTable) unknown(t *testing.T) {
 	l.seed(t, "Known", 1, 10)
 	for _, tag := range []string{"unknown", "known", "KNOWN", "Known ", " Known", "", "a\x00b", "\xff", "' OR 1=1 --", strings.Repeat("a", 200), strings.Repeat("a", 100_000)} {
 		_, err := l.Take(t.Context(), tag, 0)
-		refused(t, err, segment.ErrUnknownTag)
+		refused(t, err, segment.ErrNotFound)
 		for what, change := range map[string]func(context.Context, string) (int64, error){
 			"retire": l.Retire, "advance": func(ctx context.Context, tag string) (int64, error) { return l.Advance(ctx, tag, 1000) },
 		} {
-			if _, err := change(t.Context(), tag); !errors.Is(err, segment.ErrUnknownTag) {
-				t.Errorf("%s %q: got error %v, want %v", what, tag, err, segment.ErrUnknownTag)
+			if _, err := change(t.Context(), tag); !errors.Is(err, segment.ErrNotFound) {
+				t.Errorf("%s %q: got error %v, want %v", what, tag, err, segment.ErrNotFound)
 			}
 		}
 	}
@@ -147,8 +147,8 @@ func (l leafTable) seedOnce(t *testing.T) {
 		{"ok", 1, 1, strings.Repeat("ä", 257)},
 		{"ok", 1, 1, "\xff"},
 	} {
-		if err := l.Seed(t.Context(), row.tag, row.maxID, row.step, row.description); !errors.Is(err, segment.ErrRequest) {
-			t.Errorf("Seed %+v: got error %v, want %v", row, err, segment.ErrRequest)
+		if err := l.Seed(t.Context(), row.tag, row.maxID, row.step, row.description); !errors.Is(err, segment.ErrInvalid) {
+			t.Errorf("Seed %+v: got error %v, want %v", row, err, segment.ErrInvalid)
 		}
 	}
 	longest := strings.Repeat("a", 128)
@@ -326,7 +326,7 @@ func TestLeafAllocOnTablesOfOthers(t *testing.T) {
 			}
 			db := server.Open(t)
 			execute(t, db, row.create)
-			l := leafTable{segment.NewLeafAlloc(db, segment.MySQL, segment.LeafConfig{}), server, "", db}
+			l := leafTable{segment.NewLeafAlloc(db, segment.DialectMySQL, segment.LeafConfig{}), server, "", db}
 			l.seed(t, "orders", row.maxID, 10)
 			taken, err := l.Take(t.Context(), "orders", 0)
 			if row.want != nil {
@@ -334,7 +334,7 @@ func TestLeafAllocOnTablesOfOthers(t *testing.T) {
 			} else if want := (segment.Range{Lo: 1, Hi: 11, Step: 10}); taken != want || err != nil {
 				t.Errorf("got %+v, %v; want %+v", taken, err, want)
 			}
-			if _, err := l.Take(t.Context(), "ORDERS", 0); row.want == nil && !errors.Is(err, segment.ErrUnknownTag) {
+			if _, err := l.Take(t.Context(), "ORDERS", 0); row.want == nil && !errors.Is(err, segment.ErrNotFound) {
 				t.Errorf("in capitals: %v", err)
 			}
 			if now := l.tag(t, "orders"); row.want == nil && now.MaxID != 11 || row.want != nil && now.MaxID != row.maxID {

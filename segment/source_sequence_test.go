@@ -76,7 +76,7 @@ func (s sequenceTable) numbers(t *testing.T) {
 func (s sequenceTable) unknown(t *testing.T) {
 	for _, tag := range []string{"unknown", "Orders", "orders ", "", "a\x00b", "\xff", "' OR 1=1 --", strings.Repeat("a", 129)} {
 		_, err := s.Take(t.Context(), tag, 0)
-		refused(t, err, segment.ErrUnknownTag)
+		refused(t, err, segment.ErrNotFound)
 	}
 }
 
@@ -89,7 +89,7 @@ func (s sequenceTable) seedOnce(t *testing.T) {
 		tag         string
 		first, step int64
 	}{{"", 0, 100}, {"a b", 0, 100}, {strings.Repeat("a", 129), 0, 100}, {"ok", -1, 100}, {"ok", 0, 0}, {"ok", 0, math.MaxInt32 + 1}} {
-		expect.Error(t, fmt.Sprintf("seeding %+v", row), s.Seed(t.Context(), row.tag, row.first, row.step), segment.ErrRequest)
+		expect.Error(t, fmt.Sprintf("seeding %+v", row), s.Seed(t.Context(), row.tag, row.first, row.step), segment.ErrInvalid)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/coatcheck/coatcheck/segment"
 )
 
-var dialects = map[sqltest.Kind]segment.Dialect{sqltest.MariaDB: segment.MySQL, sqltest.PostgreSQL: segment.PostgreSQL}
+var dialects = map[sqltest.Kind]segment.Dialect{sqltest.MariaDB: segment.DialectMySQL, sqltest.PostgreSQL: segment.DialectPostgreSQL}
 
 var shared = struct {
 	sync.Mutex
@@ -175,7 +175,7 @@ func TestSegmentsPageWorks(t *testing.T) {
 	ctx, table := t.Context(), newLeafTable(t, sharedServer(t, sqltest.MariaDB))
 	table.seed(t, "orders", 1, 100)
 	db := table.db
-	leaf := segment.NewLeafAlloc(db, segment.MySQL, segment.LeafConfig{}) // db is a *sql.DB
+	leaf := segment.NewLeafAlloc(db, segment.DialectMySQL, segment.LeafConfig{}) // db is a *sql.DB
 	ids := segment.New(leaf, segment.Config{})
 	defer ids.Close()
 	id, err := ids.Next(ctx, "orders")

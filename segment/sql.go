@@ -20,8 +20,8 @@ type Dialect string
 
 // The dialects that there are.
 const (
-	MySQL      Dialect = "mysql" // and MariaDB
-	PostgreSQL Dialect = "postgresql"
+	DialectMySQL      Dialect = "mysql" // and MariaDB
+	DialectPostgreSQL Dialect = "postgresql"
 )
 
 // identifier is a table's name, with the schema that it is in or without.
@@ -31,8 +31,8 @@ var identifier = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z
 func tagName(text string) bool { return names.Valid(text) && len(text) <= 128 }
 
 func checkDialect(dialect Dialect) error {
-	if dialect != MySQL && dialect != PostgreSQL {
-		return fmt.Errorf("segment: dialect %q: %s or %s", dialect, MySQL, PostgreSQL)
+	if dialect != DialectMySQL && dialect != DialectPostgreSQL {
+		return fmt.Errorf("segment: dialect %q: %s or %s", dialect, DialectMySQL, DialectPostgreSQL)
 	}
 	return nil
 }
@@ -48,7 +48,7 @@ func checkTable(table string) error {
 // quoted quotes a table's name for SQL. The case of its letters counts.
 func (d Dialect) quoted(table string) string {
 	quote := "`"
-	if d == PostgreSQL {
+	if d == DialectPostgreSQL {
 		quote = `"`
 	}
 	return quote + strings.ReplaceAll(table, ".", quote+"."+quote) + quote
@@ -56,7 +56,7 @@ func (d Dialect) quoted(table string) string {
 
 // rebound writes the question marks of a statement as the dialect has them.
 func (d Dialect) rebound(statement string) string {
-	if d != PostgreSQL {
+	if d != DialectPostgreSQL {
 		return statement
 	}
 	parts := strings.Split(statement, "?")
@@ -70,7 +70,7 @@ func (d Dialect) rebound(statement string) string {
 // whatever its default is, or every second of two takers would fail; and it ends the transaction of
 // a silent client, or a link that breaks silently would keep the tag's row locked for hours.
 func (d Dialect) begin(timeout time.Duration) string {
-	if d == PostgreSQL {
+	if d == DialectPostgreSQL {
 		return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = " +
 			strconv.FormatInt(timeout.Milliseconds()+1, 10)
 	}
@@ -170,7 +170,7 @@ func (tx *transaction) exec(ctx context.Context, statement string, args ...any) 
 	if err != nil {
 		return 0, 0, err
 	}
-	if changed, err = result.RowsAffected(); err != nil || tx.dialect != MySQL {
+	if changed, err = result.RowsAffected(); err != nil || tx.dialect != DialectMySQL {
 		return changed, 0, err
 	}
 	number, err = result.LastInsertId()

@@ -15,7 +15,7 @@ import (
 // DefaultLeafTable is the default of [LeafConfig].Table.
 const DefaultLeafTable = "leaf_alloc"
 
-// The answers of an SQL source besides [ErrUnknownTag] and [ErrExhausted]: nothing was changed.
+// The answers of an SQL source besides [ErrNotFound] and [ErrExhausted]: nothing was changed.
 var (
 	// ErrBadRow means that a tag's row holds values that make no range, such as a step below 0.
 	ErrBadRow = fault.Refusal("segment: the tag's row cannot be used")
@@ -67,16 +67,16 @@ func NewLeafAlloc(db *sql.DB, dialect Dialect, config LeafConfig) *LeafAlloc {
 // Take takes the next range of a tag: [max_id − step, max_id) as one transaction has moved max_id.
 // With step 0 it is the row's step, which is Range.Step in any case and never written here.
 //
-// It returns [ErrUnknownTag], also where only the case of a letter differs, [ErrExhausted],
-// [ErrRetired], [ErrBadRow] and [ErrRequest] with nothing changed. Other errors are
+// It returns [ErrNotFound], also where only the case of a letter differs, [ErrExhausted],
+// [ErrRetired], [ErrBadRow] and [ErrInvalid] with nothing changed. Other errors are
 // [redisstore.ErrUnavailable] if the transaction has not been committed, and
 // [redisstore.ErrUnknownOutcome] if it may have been. Nothing is sent twice.
 func (l *LeafAlloc) Take(ctx context.Context, tag string, step int64) (Range, error) {
 	if step < 0 {
-		return Range{}, fmt.Errorf("%w: step %d is negative", ErrRequest, step)
+		return Range{}, fmt.Errorf("%w: step %d is negative", ErrInvalid, step)
 	}
 	if !tagName(tag) {
-		return Range{}, ErrUnknownTag
+		return Range{}, ErrNotFound
 	}
 	var taken Range
 	err := l.database.transact(ctx, "leaf_alloc take", func(ctx context.Context, tx *transaction) (err error) {
@@ -104,7 +104,7 @@ func (l *LeafAlloc) take(ctx context.Context, tx *transaction, tag string, step 
 		return Range{}, err
 	case changed == 0:
 		return Range{}, row.refusal(step)
-	case tx.dialect == MySQL && number != row.maxID:
+	case tx.dialect == DialectMySQL && number != row.maxID:
 		return Range{}, fmt.Errorf("%w: max_id was moved to %d and is %d: the table is not transactional, or max_id no BIGINT", ErrBadRow,
 			number, row.maxID)
 	case step == 0:
@@ -121,7 +121,7 @@ func (l *LeafAlloc) row(ctx context.Context, tx *transaction, tag string) (row l
 	var name string
 	err = tx.row(ctx, l.statements.row, []any{tag}, &name, &row.maxID, &row.step)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && name != tag {
-		return leafRow{}, ErrUnknownTag
+		return leafRow{}, ErrNotFound
 	}
 	return row, err
 }

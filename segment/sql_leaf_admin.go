@@ -39,13 +39,13 @@ func (l *LeafAlloc) Seed(ctx context.Context, tag string, maxID, step int64, des
 func checkSeed(tag string, maxID, step int64, description string) error {
 	switch {
 	case !tagName(tag):
-		return fmt.Errorf("%w: tag %q: 1 to 128 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest, tag)
+		return fmt.Errorf("%w: tag %q: 1 to 128 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrInvalid, tag)
 	case maxID < 0:
-		return fmt.Errorf("%w: first id %d is negative", ErrRequest, maxID)
+		return fmt.Errorf("%w: first id %d is negative", ErrInvalid, maxID)
 	case step < 1 || step > math.MaxInt32:
-		return fmt.Errorf("%w: step %d: 1 to %d", ErrRequest, step, math.MaxInt32)
+		return fmt.Errorf("%w: step %d: 1 to %d", ErrInvalid, step, math.MaxInt32)
 	case utf8.RuneCountInString(description) > 256 || !utf8.ValidString(description):
-		return fmt.Errorf("%w: the description has more than 256 characters, or is not UTF-8", ErrRequest)
+		return fmt.Errorf("%w: the description has more than 256 characters, or is not UTF-8", ErrInvalid)
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func (l *LeafAlloc) Retire(ctx context.Context, tag string) (maxID int64, err er
 // database that takes another tag for this one changes nothing: row refuses.
 func (l *LeafAlloc) change(ctx context.Context, op, tag string, steps func(context.Context, *transaction) error) (maxID int64, err error) {
 	if !tagName(tag) {
-		return 0, ErrUnknownTag
+		return 0, ErrNotFound
 	}
 	var row leafRow
 	err = l.database.transact(ctx, op, func(ctx context.Context, tx *transaction) (err error) {

@@ -25,7 +25,7 @@ const (
 
 // leafCreate is Leaf's own table. In MySQL its tags distinguish upper and lower case.
 var leafCreate = map[Dialect]string{
-	MySQL: `CREATE TABLE IF NOT EXISTS {table} (
+	DialectMySQL: `CREATE TABLE IF NOT EXISTS {table} (
 	biz_tag VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '',
 	max_id BIGINT NOT NULL DEFAULT 1,
 	step INT NOT NULL,
@@ -33,7 +33,7 @@ var leafCreate = map[Dialect]string{
 	update_time TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
 	PRIMARY KEY (biz_tag)
 ) ENGINE = InnoDB`,
-	PostgreSQL: `CREATE TABLE IF NOT EXISTS {table} (
+	DialectPostgreSQL: `CREATE TABLE IF NOT EXISTS {table} (
 	biz_tag VARCHAR(128) NOT NULL DEFAULT '' PRIMARY KEY,
 	max_id BIGINT NOT NULL DEFAULT 1,
 	step INTEGER NOT NULL,
@@ -46,8 +46,8 @@ var leafCreate = map[Dialect]string{
 // for the client that has made it; what is read back must be the same. It differs if another taker
 // could come in between, as in a MyISAM table, or if the column has cut the number off.
 var leafWords = map[Dialect][]string{
-	MySQL:      {"{new}", "LAST_INSERT_ID", "{seconds}", "CAST(FLOOR(UNIX_TIMESTAMP(update_time)) AS SIGNED)"},
-	PostgreSQL: {"{new}", "", "{seconds}", "CAST(FLOOR(EXTRACT(EPOCH FROM update_time)) AS BIGINT)"},
+	DialectMySQL:      {"{new}", "LAST_INSERT_ID", "{seconds}", "CAST(FLOOR(UNIX_TIMESTAMP(update_time)) AS SIGNED)"},
+	DialectPostgreSQL: {"{new}", "", "{seconds}", "CAST(FLOOR(EXTRACT(EPOCH FROM update_time)) AS BIGINT)"},
 }
 
 func leafStatementsFor(dialect Dialect, table string) leafStatements {

@@ -100,7 +100,7 @@ func TestContextEndsTheWaitAndNothingElse(t *testing.T) {
 		cancel(reason)
 		wantIs(t, (<-cancelled).err, ErrStarved, redisstore.ErrRefused, reason)
 		wantIs(t, (<-timed).err, ErrStarved, redisstore.ErrRefused, context.DeadlineExceeded)
-		if err := s.NextN(over, "orders", make([]int64, 5)); !errors.Is(err, ErrStarved) {
+		if err := s.Fill(over, "orders", make([]int64, 5)); !errors.Is(err, ErrStarved) {
 			t.Errorf("got %v", err)
 		}
 		gate.open()
@@ -157,13 +157,13 @@ func TestBatchIsFilledOrFails(t *testing.T) {
 		source.setBefore(after(time.Millisecond))
 		s := open(t, source, Config{})
 		ids := make([]int64, 1_000)
-		expect.NoError(t, "NextN orders", s.NextN(t.Context(), "orders", ids))
+		expect.NoError(t, "NextN orders", s.Fill(t.Context(), "orders", ids))
 		wantRun(t, ids, 1)
-		expect.Error(t, "NextN orders", s.NextN(t.Context(), "orders", nil), nil)
+		expect.Error(t, "NextN orders", s.Fill(t.Context(), "orders", nil), nil)
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		source.setBefore(newGate().wait)
-		wantIs(t, s.NextN(short, "orders", make([]int64, 100_000)), ErrStarved, context.DeadlineExceeded)
+		wantIs(t, s.Fill(short, "orders", make([]int64, 100_000)), ErrStarved, context.DeadlineExceeded)
 	})
 }
 

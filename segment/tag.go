@@ -45,9 +45,9 @@ func (t *Tag) slowly(ctx context.Context, n *node, p int64) (int64, error) {
 	return n.id(p), nil
 }
 
-// NextN draws as many ids as there is room for, in rising order as far as the source's ranges rise.
+// Fill draws as many ids as there is room for, in rising order as far as the source's ranges rise.
 // After an error none of them counts, and drawn ones are lost. It waits and fails as Next.
-func (t *Tag) NextN(ctx context.Context, ids []int64) error {
+func (t *Tag) Fill(ctx context.Context, ids []int64) error {
 	for len(ids) > 0 {
 		n := t.head.Load()
 		step.At("segment: has the current range")

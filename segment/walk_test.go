@@ -42,11 +42,11 @@ func newScene(t *testing.T, size int64, config Config) *scene {
 	if w.tag, err = w.s.Tag(t.Context(), "orders"); err != nil {
 		t.Fatalf("Tag orders: got error %v, want none", err)
 	}
-	expect.NoError(t, "NextN", w.tag.NextN(t.Context(), make([]int64, size-1)))
+	expect.NoError(t, "NextN", w.tag.Fill(t.Context(), make([]int64, size-1)))
 	return w
 }
 
-// caller draws ids in each of some calls: 1 with Next, another number with NextN.
+// caller draws ids in each of some calls: 1 with Next, another number with Fill.
 func (w *scene) caller(name string, calls ...int) walk.Task {
 	i := len(w.found)
 	w.found, w.errs = append(w.found, nil), append(w.errs, nil)
@@ -57,7 +57,7 @@ func (w *scene) caller(name string, calls ...int) walk.Task {
 			if n == 1 {
 				ids[0], err = w.tag.Next(w.t.Context())
 			} else {
-				err = w.tag.NextN(w.t.Context(), ids)
+				err = w.tag.Fill(w.t.Context(), ids)
 			}
 			if err != nil {
 				w.errs[i] = err

@@ -31,7 +31,7 @@ func live(t *testing.T, tag *Tag, from, to, atOnce int, demand demand) (drawn in
 		count := int(saved)
 		saved -= float64(count)
 		ids = ids[:count]
-		expect.NoError(t, "NextN", tag.NextN(t.Context(), ids))
+		expect.NoError(t, "NextN", tag.Fill(t.Context(), ids))
 		drawn += int64(count)
 		if count > 0 && ids[0] <= last {
 			t.Fatalf("%d came after %d", ids[0], last)

@@ -62,12 +62,12 @@ func pageOf[T any](l list, nameOf func(T) string, next func(prefix, cursor strin
 
 // listed reads a page of named entries, and the cursor of the next page; "" = there is none. It
 // calls show for each name, for some at a time; entries that have gone meanwhile are left out.
-func listed[T any](ctx context.Context, l list, names func(ctx context.Context, prefix, cursor string, n int) ([]string, error),
+func listed[T any](ctx context.Context, l list, names func(ctx context.Context, prefix, cursor string, n int) ([]string, string, error),
 	show func(ctx context.Context, name string) (shown T, is bool, err error)) (page []T, next string, err error) {
 	itself := func(name string) string { return name }
 	found, more, err := pageOf(l, itself, func(prefix, cursor string, n int) ([]string, bool, error) {
-		some, err := names(ctx, prefix, cursor, n)
-		return some, len(some) == n, err
+		some, next, err := names(ctx, prefix, cursor, n)
+		return some, next != "", err
 	})
 	if err != nil {
 		return nil, "", err

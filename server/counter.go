@@ -55,7 +55,7 @@ func (h *counters) incr(r *request) error {
 	if err != nil {
 		return numbers.refused(err)
 	}
-	h.metrics.Incremented(got.Value - got.First + 1)
+	h.metrics.Incremented(got.Last - got.First + 1)
 	return numbers.send(r, got)
 }
 
@@ -65,8 +65,8 @@ func (h *counters) request(r *request) (asked counter.Request) {
 	asked.Limit = r.int("limit", 0, 1, math.MaxInt64)
 	asked.TTL = time.Duration(r.int("ttl_ms", 0, counter.MinTTL.Milliseconds(), counter.MaxTTL.Milliseconds())) * time.Millisecond
 	asked.RequestID = h.requestID(r)
-	if asked.AfterLoss = counter.AfterLoss(r.QueryParam("after_loss")); has(r, "after_loss") && asked.AfterLoss != counter.Stay {
-		r.invalid("after_loss", string(counter.Stay)+", or nothing")
+	if asked.AfterLoss = counter.AfterLoss(r.QueryParam("after_loss")); has(r, "after_loss") && asked.AfterLoss != counter.AfterLossStay {
+		r.invalid("after_loss", string(counter.AfterLossStay)+", or nothing")
 	}
 	if has(r, "after_loss") && (!has(r, "limit") || !has(r, "ttl_ms") && !has(r, "calendar")) {
 		r.invalid("after_loss", "only with limit, and with ttl_ms or calendar: it is for counts whose values nobody uses")

@@ -70,7 +70,7 @@ func TestUserWithoutPublishAndSubscribePolls(t *testing.T) {
 func userWithout(t *testing.T, redis *redistest.Server, commands ...string) (url string) {
 	t.Helper()
 	words := []any{"ACL", "SETUSER", "few", "reset", "on", ">word"}
-	for _, right := range redisprobe.Rights(redisstore.Standalone, "coatcheck:") {
+	for _, right := range redisprobe.Rights(redisstore.ModeStandalone, "coatcheck:") {
 		words = append(words, right)
 	}
 	for _, command := range commands {
@@ -154,7 +154,7 @@ func TestEnginesWithoutAnIncarnation(t *testing.T) {
 
 			trusting := serve(t, server.Config{Store: storetest.Open(t,
 				redisstore.Config{URL: proxy.URL(), Timeout: storePatience, Prefix: "trusting:",
-					Restarts: redisstore.TrustRestarts}), Dev: true, IDPool: "default"})
+					Restarts: redisstore.RestartsTrust}), Dev: true, IDPool: "default"})
 			useTokens(t, trusting)
 			useNumbers(t, trusting)
 			useWorkers(t, trusting)

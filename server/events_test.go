@@ -297,7 +297,7 @@ func TestPoolThatWaitsIsListedWithTheWayOut(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL()})
-	s := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Wait}})
+	s := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.NewPoolsWait}})
 	problem := checkProblem(t, s.do(t, "POST", "/worker/fleet", ""), api.PoolQuarantined)
 	expect.Contains(t, "the refusal", problem.Title+": "+problem.Detail, "Nothing is granted yet", "new to this Redis", "coatcheck worker create fleet")
 	shown := s.do(t, "GET", "/worker/fleet", "")

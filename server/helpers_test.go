@@ -55,7 +55,7 @@ func serve(t testing.TB, config server.Config, routes ...func(*server.Server)) *
 	log := &logtest.Text{}
 	config.Logger = log.Logger()
 	if config.Workers.NewPools == "" {
-		config.Workers.NewPools = workerlease.Trust
+		config.Workers.NewPools = workerlease.NewPoolsTrust
 	}
 	s := &service{server: server.New(config), log: log, client: newClient(t)}
 	own := func(string) bool { return len(routes) > 0 }

@@ -53,7 +53,7 @@ func TestProbesTakeAnyQuery(t *testing.T) {
 }
 
 func TestPanicIsAnInternalErrorThatTheLogExplains(t *testing.T) {
-	panics := map[string]any{"/text": "all is lost", "/error": errors.New("all is lost"), "/other": fmt.Errorf("all is lost: %w", counter.ErrUnknown), "/number": 42}
+	panics := map[string]any{"/text": "all is lost", "/error": errors.New("all is lost"), "/other": fmt.Errorf("all is lost: %w", counter.ErrNotFound), "/number": 42}
 	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})}, func(s *server.Server) {
 		for path, value := range panics {
 			s.Handle("GET", path, func(http.ResponseWriter, *http.Request) { panic(value) })

@@ -44,8 +44,8 @@ type ids struct {
 	stored   *redissource.Source // under the segments; nil = they come from elsewhere
 	metrics  *metrics.Service
 	journal  *journal
-	pool     string            // the default one; "" = there is none
-	keys     []idempotency.Key // make ids opaque, the newest first
+	pool     string               // the default one; "" = there is none
+	keys     []idempotency.Secret // make ids opaque, the newest first
 }
 
 func (h *ids) routes(at *router) {
@@ -115,8 +115,8 @@ func idOrder(r *request) (asked order) {
 func (o *order) read(r *request, formats []snowflake.Format, others ...string) {
 	o.format = formatOf(r, formats, others...)
 	width := r.int("width", 0, 1, snowflake.MaxWidth)
-	if width > 0 && o.format != snowflake.Padded {
-		r.invalid("width", "only with format="+strings.Join(append([]string{string(snowflake.Padded)}, others...), " or format="))
+	if width > 0 && o.format != snowflake.FormatPadded {
+		r.invalid("width", "only with format="+strings.Join(append([]string{string(snowflake.FormatPadded)}, others...), " or format="))
 	}
 	o.style.Width = int(width)
 }
@@ -127,7 +127,7 @@ func (o *order) check(largest snowflake.ID, whose string) error {
 	narrow := o.opaque != nil && int64(largest) > o.opaque.Max()
 	if o.opaque == nil {
 		_, err = o.format.Append(nil, largest, o.style)
-		narrow = err != nil && o.format == snowflake.Padded
+		narrow = err != nil && o.format == snowflake.FormatPadded
 	}
 	if narrow {
 		return invalid("width", fmt.Sprintf("too narrow: %s have %d digits now", whose, len(largest.String())))
@@ -138,7 +138,7 @@ func (o *order) check(largest snowflake.ID, whose string) error {
 // formatOf reads a format from the query, one of some; the route's others do not apply here.
 func formatOf(r *request, formats []snowflake.Format, others ...string) snowflake.Format {
 	if !has(r, "format") {
-		return snowflake.Decimal
+		return snowflake.FormatDecimal
 	}
 	format := snowflake.Format(r.QueryParam("format"))
 	if !slices.Contains(formats, format) {

@@ -15,7 +15,7 @@ import (
 const opaqueFormat = "opaque"
 
 // key finds a key by its id; "" is the newest.
-func (h *ids) key(r *request, id string) idempotency.Key {
+func (h *ids) key(r *request, id string) idempotency.Secret {
 	for _, key := range h.keys {
 		if id == "" || key.ID == id {
 			return key
@@ -26,7 +26,7 @@ func (h *ids) key(r *request, id string) idempotency.Key {
 			"32 random bytes")
 	}
 	r.invalid("key", "this server has no opaque key with that id")
-	return idempotency.Key{}
+	return idempotency.Secret{}
 }
 
 // decodeOpaque returns the id of an opaque number. Every number of that many digits has one,
@@ -55,7 +55,7 @@ func (h *ids) decodeOpaque(r *request) error {
 }
 
 // opaqueOfPath reads the number. Its length is its width.
-func opaqueOfPath(r *request, key idempotency.Key, tag string) int64 {
+func opaqueOfPath(r *request, key idempotency.Secret, tag string) int64 {
 	text, err := url.PathUnescape(r.segment("id"))
 	if err != nil || len(text) < number.MinDigits || len(text) > number.MaxDigits {
 		r.invalid("id", fmt.Sprintf("an opaque number has %d to %d digits", number.MinDigits, number.MaxDigits))
@@ -63,7 +63,7 @@ func opaqueOfPath(r *request, key idempotency.Key, tag string) int64 {
 	if r.err != nil {
 		return 0
 	}
-	opaque, err := number.NewOpaque(key.Secret, len(text), []byte(tag))
+	opaque, err := number.NewOpaque(key.Value, len(text), []byte(tag))
 	if err != nil {
 		r.fail(err)
 		return 0

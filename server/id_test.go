@@ -252,7 +252,7 @@ func TestMorePoolsThanThisServerStampsForAreRefused(t *testing.T) {
 func TestIDsOfAPoolInQuarantineAreRefusedWithTheWaitAndTheServerIsReady(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), IDPool: "main", Workers: workerlease.Config{NewPools: workerlease.Wait}})
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), IDPool: "main", Workers: workerlease.Config{NewPools: workerlease.NewPoolsWait}})
 	for range 3 {
 		a := s.do(t, "GET", "/id/snowflake", "")
 		checkProblem(t, a, api.PoolQuarantined)

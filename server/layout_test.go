@@ -25,7 +25,7 @@ func TestPoolWhoseLayoutHasEnded(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		pools := map[string]workerlease.Pin{"over": {Shape: overAlready}}
-		s := serve(t, server.Config{Store: store, IDPool: "over", Workers: workerlease.Config{NewPools: workerlease.Trust, Pools: pools}})
+		s := serve(t, server.Config{Store: store, IDPool: "over", Workers: workerlease.Config{NewPools: workerlease.NewPoolsTrust, Pools: pools}})
 		for _, path := range []string{"/id/snowflake", "/id/snowflake/over"} {
 			checkProblem(t, s.do(t, "GET", path, ""), api.LayoutUsedUp)
 		}

@@ -122,7 +122,7 @@ func TestLeafsSnowflakeDoorWithoutALease(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience})
-	quarantined := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Wait}})
+	quarantined := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.NewPoolsWait}})
 	waits := quarantined.do(t, "GET", "/api/snowflake/get/k", "")
 	wantDoor(t, waits, 500, javaJSON, leafError("/api/snowflake/get/k", -1))
 	if seconds, err := strconv.Atoi(waits.header.Get("Retry-After")); err != nil || seconds < 1 || seconds > 31 {

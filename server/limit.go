@@ -80,7 +80,7 @@ func limitOutcome(err error) string {
 	case err == nil:
 		return metrics.Allowed
 	case errors.Is(err, limit.ErrReached):
-		return string(metrics.Refused)
+		return string(metrics.OutcomeRefused)
 	}
 	return metrics.Failed
 }

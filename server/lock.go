@@ -110,7 +110,7 @@ func longestTTL(config lock.Config) time.Duration {
 	switch {
 	case config.LongestTTL != 0:
 		return config.LongestTTL
-	case config.AfterLoss == lock.WaitAfterLoss:
+	case config.AfterLoss == lock.AfterLossWait:
 		return lock.DefaultTTL
 	}
 	return lock.MaxTTL
@@ -123,12 +123,12 @@ func lockMode(r *request, request *lock.Request, asked api.LockRequest) {
 	take := count(r, "take", asked.Take, permits)
 	request.Mode = lock.Mode(asked.Mode)
 	if request.Mode == "" && permits > 1 {
-		request.Mode = lock.Permits
+		request.Mode = lock.ModePermits
 	}
 	switch request.Mode {
-	case lock.Permits:
+	case lock.ModePermits:
 		request.Capacity, request.Permits = permits, take
-	case lock.Exclusive, lock.Shared, "":
+	case lock.ModeExclusive, lock.ModeShared, "":
 		if permits > 1 {
 			r.invalid("permits", "more than one goes with mode permits, or without a mode")
 		}
@@ -241,7 +241,7 @@ func (h *locks) list(r *request) error {
 	if r.err != nil {
 		return r.err
 	}
-	page, next, err := listed(r.ctx(), asked, h.locks.Names, func(ctx context.Context, name string) (api.Lock, bool, error) {
+	page, next, err := listed(r.ctx(), asked, h.locks.List, func(ctx context.Context, name string) (api.Lock, bool, error) {
 		info, err := h.locks.Summary(ctx, name)
 		shown := lockInfo(name, info)
 		shown.Queue = nil
@@ -257,7 +257,7 @@ func lockInfo(name string, info lock.Info) api.Lock {
 		ServerTime: api.At(info.Now),
 	}
 	taken := func(permits int, mode lock.Mode) int {
-		if mode != lock.Permits {
+		if mode != lock.ModePermits {
 			return 0
 		}
 		return permits

@@ -345,7 +345,7 @@ func TestNoLockIsGrantedWhileLeasesMayBeLost(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	s := serve(t, server.Config{
-		Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Locks: lock.Config{AfterLoss: lock.WaitAfterLoss, LongestTTL: 5 * time.Second, Skew: time.Millisecond},
+		Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Locks: lock.Config{AfterLoss: lock.AfterLossWait, LongestTTL: 5 * time.Second, Skew: time.Millisecond},
 	})
 	a := s.do(t, "POST", "/lock/doubt", "")
 	checkProblem(t, a, api.PoolQuarantined)

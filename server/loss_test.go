@@ -22,7 +22,7 @@ func TestRefusalsAfterALossSayWhatHappenedAndWhatToDo(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "everysec")
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL(), Timeout: storePatience})
-	const moving, strict = counter.MovePast, counter.Refuse
+	const moving, strict = counter.AfterLossMovePast, counter.AfterLossRefuse
 	services := map[counter.AfterLoss]*service{}
 	start := func() {
 		for _, kind := range []counter.AfterLoss{moving, strict} {

@@ -19,7 +19,7 @@ func (s *Server) showMetrics() {
 	s.metrics.ExpectProblems(codes...)
 	s.metrics.Show(metrics.Program{Store: s.store, Tokens: s.tokens, Workers: s.pools, Counters: s.counters, Segments: s.segments,
 		Source: s.stored})
-	s.metrics.Ask("coatcheck_worker_stamping", metrics.Gauge, "Pools of which this process stamps ids (held), or would if it had a "+
+	s.metrics.Ask("coatcheck_worker_stamping", metrics.KindGauge, "Pools of which this process stamps ids (held), or would if it had a "+
 		"worker id (waiting).", []string{"state"}, func(tell metrics.Tell) {
 		states := map[string]int{"held": 0, "waiting": 0}
 		for _, worker := range stampingWorkers(s.stamper) {
@@ -29,10 +29,10 @@ func (s *Server) showMetrics() {
 			tell(float64(n), state)
 		}
 	})
-	s.metrics.Ask("coatcheck_bytes_in_flight", metrics.Gauge,
+	s.metrics.Ask("coatcheck_bytes_in_flight", metrics.KindGauge,
 		"Memory that requests under way take, as far as it is counted: headers, bodies, and answers that wait for their clients.", nil,
 		func(tell metrics.Tell) { tell(float64(s.door.BytesInFlight())) })
-	s.metrics.Ask("coatcheck_event_listeners", metrics.Gauge, "Clients that listen to /events.", nil,
+	s.metrics.Ask("coatcheck_event_listeners", metrics.KindGauge, "Clients that listen to /events.", nil,
 		func(tell metrics.Tell) { tell(float64(s.events.Subscribers())) })
 }
 

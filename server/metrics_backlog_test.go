@@ -26,7 +26,7 @@ func TestMetricsCountWhatWaitsForTheStoreAndWhatIsGivenUp(t *testing.T) {
 			s.HandleGuarded("POST", "/away", route, func(w http.ResponseWriter, r *http.Request) error {
 				attempt, _ := idempotency.FromContext(r.Context())
 				if notBegun {
-					attempt.NotBegun()
+					attempt.Release()
 				}
 				expect.Error(t, "closing the store", store.Close(), nil)
 				w.WriteHeader(http.StatusCreated)

@@ -40,7 +40,7 @@ func measure(t *testing.T, config server.Config, store redisstore.Config) *measu
 func measureOn(t *testing.T, redis *redistest.Server, config server.Config, store redisstore.Config) *service {
 	t.Helper()
 	config.Metrics = metrics.NewService("v1.2.3")
-	store.URL, store.Observers = redis.URL(), []observe.Observer{config.Metrics}
+	store.URL, store.Observers = redis.URL(), []observe.Observer{config.Metrics.Observer()}
 	config.Store = storetest.Open(t, store)
 	return serve(t, config)
 }
@@ -165,7 +165,7 @@ func TestMetricsOfWorkers(t *testing.T) {
 	must[api.WorkerLease](t, s.service, 201, "POST", "/worker/wide", forAnHourHeld)
 	s.wantRing(t, figures{"held": 2, "free": 1 + 1023, "cooling": 0, "quarantined": 0}, figures{"granting": 2, "quarantined": 0, "unseen": 0, "unasked": 0})
 
-	careful := measureOn(t, s.redis, server.Config{Workers: workerlease.Config{NewPools: workerlease.Wait, LongestTTL: time.Hour}}, redisstore.Config{})
+	careful := measureOn(t, s.redis, server.Config{Workers: workerlease.Config{NewPools: workerlease.NewPoolsWait, LongestTTL: time.Hour}}, redisstore.Config{})
 	expect.NoError(t, "FLUSHALL", s.redis.Client().FlushAll(t.Context()).Err())
 	careful.wantMoves(t, "a pool that may be lost", figures{`worker_grants_total{outcome="quarantined"}`: 1}, func() { careful.do(t, "POST", "/worker/pool", twoForAnHour) })
 }
@@ -380,7 +380,7 @@ func TestMetricsOfRequests(t *testing.T) {
 func TestNoMetricHoldsWhatAClientSent(t *testing.T) {
 	t.Parallel()
 	store := metrics.NewService("v1.2.3")
-	config := server.Config{Metrics: store, Dev: true, Store: storetest.Open(t, redisstore.Config{Observers: []observe.Observer{store}})}
+	config := server.Config{Metrics: store, Dev: true, Store: storetest.Open(t, redisstore.Config{Observers: []observe.Observer{store.Observer()}})}
 	s := serveKeyed(t, config, map[string]access.Record{"zebra": {Role: access.Admin}})
 	who := s.bearer("zebra")
 	secrets := []string{s.keys["zebra"].Secret}

@@ -166,9 +166,9 @@ func (n *numbering) refused(err error) error {
 
 // send answers with the values, and with the template's numbers for them.
 func (n *numbering) send(r *request, got counter.Range) error {
-	values := api.Incremented{Key: n.key, Value: got.Value, First: got.First}
+	values := api.Incremented{Key: n.key, Value: got.Last, First: got.First}
 	if n.template == nil {
-		return r.number(got.Value, values)
+		return r.number(got.Last, values)
 	}
 	for value := got.First; ; value++ {
 		text, err := n.template.Format(value, n.at)
@@ -176,7 +176,7 @@ func (n *numbering) send(r *request, got counter.Range) error {
 			return fmt.Errorf("number: the counter came to %d, which the template cannot write: %w", value, err)
 		}
 		values.Numbers = append(values.Numbers, text)
-		if value == got.Value {
+		if value == got.Last {
 			break
 		}
 	}

@@ -41,17 +41,17 @@ func (h *operations) routes(at *router) {
 // rights could be limited to.
 func (h *operations) list(r *request) error {
 	r.mayTouch("state", "")
-	if r.QueryParam("state") != string(idempotency.InDoubt) {
+	if r.QueryParam("state") != string(idempotency.StateInDoubt) {
 		r.invalid("state", "in-doubt: no other operations are listed")
 	}
-	asked := idempotency.DoubtPage{Prefix: r.QueryParam("prefix"), Cursor: r.QueryParam("cursor"), Max: int(r.int("n", 100, 1, maxOperations))}
-	if utf8.RuneCountInString(asked.Prefix) > names.Max {
+	prefix, n := r.QueryParam("prefix"), int(r.int("n", 100, 1, maxOperations))
+	if utf8.RuneCountInString(prefix) > names.Max {
 		r.invalid("prefix", "the beginning of an operation's name or route, up to 200 characters")
 	}
 	if r.err != nil {
 		return r.err
 	}
-	found, next, err := h.tokens.InDoubt(r.ctx(), asked)
+	found, next, err := h.tokens.List(r.ctx(), prefix, r.QueryParam("cursor"), n)
 	if errors.Is(err, idempotency.ErrCursor) {
 		return invalid("cursor", "next of a page of this list")
 	}
@@ -139,7 +139,7 @@ func wireOperation(o idempotency.Operation) api.Operation {
 		Policy: string(o.Policy), Began: api.At(o.Began), LeaseUntil: api.At(o.Until), ExpiresAt: api.At(o.ExpiresAt),
 		Decision: api.Decision(o.Decision),
 	}
-	if o.State == idempotency.InDoubt {
+	if o.State == idempotency.StateInDoubt {
 		shown.Since = api.At(o.Until)
 		if !o.Began.IsZero() {
 			shown.RanForMs = new(o.Until.Sub(o.Began).Milliseconds())
@@ -163,7 +163,7 @@ func (h *operations) settle(r *request) error {
 	r.body(&asked)
 	settlement := settlementOf(r, asked)
 	settlement.LeaseToken = lease
-	if lease != "" && settlement.Decision == idempotency.Refuse {
+	if lease != "" && settlement.Decision == idempotency.DecisionRefuse {
 		r.invalid("outcome", "completed or not-begun: an operator alone refuses, without "+leaseHeader)
 	}
 	if r.err != nil {
@@ -202,11 +202,11 @@ func settlementOf(r *request, asked api.Settlement) idempotency.Settlement {
 		r.invalid("reason", "up to 500 characters")
 	}
 	switch settlement.Decision {
-	case idempotency.NotBegun, idempotency.Refuse:
+	case idempotency.DecisionNotBegun, idempotency.DecisionRefuse:
 		if asked.Status != 0 || len(asked.Headers) > 0 || len(asked.Body) > 0 {
 			r.invalid("status", "an answer belongs to the outcome completed alone")
 		}
-	case idempotency.Happened:
+	case idempotency.DecisionHappened:
 		settlement.Answer = answerOf(r, api.Answer{Status: asked.Status, Headers: asked.Headers, Body: asked.Body})
 	default:
 		r.invalid("outcome", "completed, not-begun or refused")

@@ -186,7 +186,7 @@ func TestOperationIsShownToItsPrincipalAndToOperatorsOverAllNames(t *testing.T) 
 	})
 	claimed := must[api.Claimed](t, g.service, 200, "POST", "/operation/claim", `{"key":"k","scope":"orders:1","fingerprint":"f"}`, g.bearer("own")...)
 	tokens := idempotency.New(store, idempotency.Config{})
-	nobodys := idempotency.ClientKey("", "*", "evt_1")
+	nobodys := idempotency.Key{Scope: "*", ID: "evt_1"}
 	_, err := tokens.Claim(t.Context(), nobodys, idempotency.ClaimOptions{Fingerprint: "f"})
 	expect.Error(t, "claim without a principal", err, nil)
 	for caller, row := range map[string][2]int{"own": {200, 410}, "all": {200, 200}, "mate": {410, 410}, "limited admin": {410, 410}} {

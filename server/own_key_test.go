@@ -61,7 +61,7 @@ func TestOwnKeyIsTheOperationOfTheGoPackage(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		s := serve(t, server.Config{Store: store})
 		tokens := idempotency.New(store, idempotency.Config{})
-		key := idempotency.ClientKey("", "webhooks", "evt_1")
+		key := idempotency.Key{Scope: "webhooks", ID: "evt_1"}
 		_, err := tokens.Do(t.Context(), key, idempotency.ClaimOptions{Fingerprint: "f"}, func(context.Context, *idempotency.Attempt) ([]byte, error) { return []byte{1}, nil })
 		expect.Error(t, "Do", err, nil)
 		got := must[api.Claimed](t, s, 200, "POST", "/operation/claim", `{"key":"evt_1","scope":"webhooks","fingerprint":"f"}`)

@@ -32,21 +32,21 @@ func (h *payments) pay(r *request) error {
 	attempt, _ := idempotency.FromContext(r.ctx())
 	asked := paymentOf(r)
 	if r.err != nil {
-		attempt.NotBegun()
+		attempt.Release()
 		return r.err
 	}
 	payment, err := h.ledger.Charge(r.ctx(), api.Payment{Amount: asked.Amount, Currency: asked.Currency, To: asked.To,
 		Fence: attempt.Fence})
 	switch {
 	case errors.Is(err, redisstore.ErrRefused):
-		attempt.NotBegun()
+		attempt.Release()
 		return err
 	case err != nil:
-		attempt.InDoubt()
+		attempt.Abandon()
 		return err
 	}
 	if err := linger(r.ctx(), h.delay); err != nil {
-		attempt.InDoubt() // the money may have moved, and what the provider answered is unknown
+		attempt.Abandon() // the money may have moved, and what the provider answered is unknown
 		return err
 	}
 	return r.answer(http.StatusCreated, payment)

@@ -90,7 +90,7 @@ func (h *probes) heldElsewhere(ctx context.Context, pool string) bool {
 			if slot.Fence > 0 {
 				seen++
 			}
-			if slot.State == workerlease.Held && (slot.Identity == "" || slot.Identity != h.identity) {
+			if slot.State == workerlease.SlotStateHeld && (slot.Identity == "" || slot.Identity != h.identity) {
 				return true
 			}
 		}

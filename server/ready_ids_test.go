@@ -46,7 +46,7 @@ func TestProcessThatCannotStampIsNotReadyWhileAnotherCan(t *testing.T) {
 		pools, other := crowdedPool(t, store, "orders")
 		first := serve(t, server.Config{Store: store, IDPool: "orders", Identity: "first"})
 		first.wantReadiness(t, 200, "")
-		second := serve(t, server.Config{Store: store, StampPools: []string{"more", "orders"}, Identity: "second", Workers: workerlease.Config{NewPools: workerlease.Trust}})
+		second := serve(t, server.Config{Store: store, StampPools: []string{"more", "orders"}, Identity: "second", Workers: workerlease.Config{NewPools: workerlease.NewPoolsTrust}})
 		ready := second.wantReadiness(t, 503, outdone)
 		expect.Equal(t, "worker ids of the second", *ready.WorkerIDs, api.WorkerCount{Held: 1, Waiting: 1})
 		expect.MustEqual(t, "pools of the second", len(ready.Workers), 2)
@@ -75,7 +75,7 @@ func TestProcessThatCannotStampIsReadyWhereNoneCan(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL()})
-	fresh := serve(t, server.Config{Store: store, IDPool: "unknown", Identity: "fresh", Workers: workerlease.Config{NewPools: workerlease.Wait}})
+	fresh := serve(t, server.Config{Store: store, IDPool: "unknown", Identity: "fresh", Workers: workerlease.Config{NewPools: workerlease.NewPoolsWait}})
 	ready := fresh.wantReadiness(t, 200, "")
 	expect.Contains(t, "why the pool that is unknown is waited for", ready.Workers[0].Reason, "the pool is new to this Redis",
 		"coatcheck worker create unknown")

@@ -20,12 +20,12 @@ func TestServiceNeedsNoMoreThanTheRights(t *testing.T) {
 	t.Run("standalone", func(t *testing.T) {
 		t.Parallel()
 		redis := redistest.Start(t)
-		useEverything(t, redisstore.Config{URL: redistest.MakeUser(t, redis.URL()+"/3", "service", redisprobe.Rights(redisstore.Standalone, "coatcheck:"), redis)})
+		useEverything(t, redisstore.Config{URL: redistest.MakeUser(t, redis.URL()+"/3", "service", redisprobe.Rights(redisstore.ModeStandalone, "coatcheck:"), redis)})
 	})
 	t.Run("sentinel", func(t *testing.T) {
 		t.Parallel()
 		set := redistest.StartSentinel(t, 1)
-		rights := redisprobe.Rights(redisstore.Sentinel, "coatcheck:")
+		rights := redisprobe.Rights(redisstore.ModeSentinel, "coatcheck:")
 		url := redistest.MakeUser(t, set.URL(), "service", rights, append(set.Replicas(), set.Master())...)
 		redistest.MakeUser(t, set.URL(), "watcher", redisprobe.SentinelRights(), set.Sentinels()...)
 		useEverything(t, redisstore.Config{URL: url + "?sentinel_username=watcher&sentinel_password=word", Ack: 1, AckTimeout: storePatience / 2})
@@ -33,7 +33,7 @@ func TestServiceNeedsNoMoreThanTheRights(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		cluster := redistest.StartCluster(t, 3, 0)
-		useEverything(t, redisstore.Config{URL: redistest.MakeUser(t, cluster.URL(), "service", redisprobe.Rights(redisstore.Cluster, "coatcheck:"), cluster.Nodes()...)})
+		useEverything(t, redisstore.Config{URL: redistest.MakeUser(t, cluster.URL(), "service", redisprobe.Rights(redisstore.ModeCluster, "coatcheck:"), cluster.Nodes()...)})
 	})
 }
 

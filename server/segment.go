@@ -18,7 +18,7 @@ func (h *ids) fromSegment(r *request) error {
 	if h.stored != nil && asked.opaque != nil {
 		h.stored.HoldAt(tag, asked.opaque.Max())
 	}
-	if err := h.segments.NextN(r.ctx(), tag, ids); err != nil {
+	if err := h.segments.Fill(r.ctx(), tag, ids); err != nil {
 		return err
 	}
 	h.metrics.IDs("segment", len(ids))
@@ -42,14 +42,14 @@ func (h *ids) segmentOrder(r *request, tag string) (asked order, key string) {
 	asked = idOrder(r)
 	if r.QueryParam("format") != opaqueFormat {
 		// a segment's id has no time in it
-		formats := slices.DeleteFunc(snowflake.Formats(), func(f snowflake.Format) bool { return f == snowflake.Timed })
+		formats := slices.DeleteFunc(snowflake.Formats(), func(f snowflake.Format) bool { return f == snowflake.FormatTimed })
 		asked.read(r, formats, opaqueFormat)
 		return asked, ""
 	}
 	newest := h.key(r, "")
 	width := r.int("width", number.MaxDigits, number.MinDigits, number.MaxDigits)
 	if r.err == nil {
-		asked.opaque, r.err = number.NewOpaque(newest.Secret, int(width), []byte(tag))
+		asked.opaque, r.err = number.NewOpaque(newest.Value, int(width), []byte(tag))
 	}
 	return asked, newest.ID
 }

@@ -54,7 +54,7 @@ func TestTagGoesOnPastTheEndOfItsOpaqueIDs(t *testing.T) {
 func TestTagOfAStrictServerGoesOnOnceItIsSet(t *testing.T) {
 	redis := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL()})
-	s := serve(t, server.Config{Store: store, Counters: counter.Config{AfterLoss: counter.Refuse}, SegmentStep: 10})
+	s := serve(t, server.Config{Store: store, Counters: counter.Config{AfterLoss: counter.AfterLossRefuse}, SegmentStep: 10})
 	s.segmentIDs(t, "t?n=15")
 	expect.NoError(t, "removing the tag's counter", redis.Client().Del(t.Context(), store.Key("segment", "t")).Err())
 	expect.Eventually(t, "the ids fetched ahead are used up", func() bool { return s.do(t, "GET", "/id/segment/t?n=10", "").status == 409 })

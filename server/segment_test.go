@@ -44,7 +44,7 @@ func (f sourceFunc) Take(_ context.Context, tag string, step int64) (segment.Ran
 func leafRow(tag string, maxID, step int64) sourceFunc {
 	return func(asked string, n int64) rangeOrError {
 		if asked != tag {
-			return rangeOrError{err: segment.ErrUnknownTag}
+			return rangeOrError{err: segment.ErrNotFound}
 		}
 		if n == 0 {
 			n = step
@@ -104,7 +104,7 @@ func TestSegmentIDsInEveryFormat(t *testing.T) {
 	wantField(t, s.do(t, "GET", "/id/segment/t?format=padded&width=8", ""), api.InvalidRequest, "width", "9 digits")
 }
 
-var opaqueKeys = []idempotency.Key{{ID: "new", Secret: []byte(strings.Repeat("n", 32))}, {ID: "old", Secret: []byte(strings.Repeat("o", 32))}}
+var opaqueKeys = []idempotency.Secret{{ID: "new", Value: []byte(strings.Repeat("n", 32))}, {ID: "old", Value: []byte(strings.Repeat("o", 32))}}
 
 func TestOpaqueIDsAreReadBackWithTheirKeyAndTag(t *testing.T) {
 	t.Parallel()
@@ -167,7 +167,7 @@ func TestOpaqueIDsThatCanNotBe(t *testing.T) {
 	keyless := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{})})
 	wantDetail(t, keyless.do(t, "GET", "/id/segment/t?format=opaque", ""), api.InvalidRequest, "--opaque-keys")
 	for _, key := range opaqueKeys {
-		if secret := base64.StdEncoding.EncodeToString(key.Secret); strings.Contains(s.log.String(), secret) || strings.Contains(s.log.String(), string(key.Secret)) {
+		if secret := base64.StdEncoding.EncodeToString(key.Value); strings.Contains(s.log.String(), secret) || strings.Contains(s.log.String(), string(key.Value)) {
 			t.Errorf("key %s is in the log", key.ID)
 		}
 	}
@@ -180,7 +180,7 @@ func TestErrorsOfSegmentsAreProblems(t *testing.T) {
 		err  error
 		code api.Code
 	}{
-		{segment.ErrUnknownTag, api.NotFound},
+		{segment.ErrNotFound, api.NotFound},
 		{segment.ErrExhausted, api.CounterOverflow},
 		{segment.ErrRetired, api.CounterOverflow},
 		{fmt.Errorf("%w: step -5, max_id 1", segment.ErrBadRow), api.LayoutMismatch},

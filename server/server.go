@@ -61,10 +61,10 @@ type Config struct {
 	// returns the caller of a request; keys and tokens of two principals never meet. nil =
 	// idempotency.HeaderPrincipal("Authorization")
 	Principal  func(*http.Request) (string, error)
-	OneCaller  bool              // as [idempotency.Config].OneCaller
-	TokenKeys  []idempotency.Key // sign issued tokens; nil = not signed
-	AnswerKeys []idempotency.Key // encrypt stored answers; nil = stored as they are
-	KeepOpen   time.Duration     // as in [idempotency.Config]
+	OneCaller  bool                 // as [idempotency.Config].OneCaller
+	TokenKeys  []idempotency.Secret // sign issued tokens; nil = not signed
+	AnswerKeys []idempotency.Secret // encrypt stored answers; nil = stored as they are
+	KeepOpen   time.Duration        // as in [idempotency.Config]
 
 	// Access decides what each caller may do; nil = every caller may do everything, and Principal
 	// tells callers apart. With it the principal is that of the key or certificate.
@@ -86,7 +86,7 @@ type Config struct {
 	// tags that the store's counters do not have are refused; else they begin at 1
 	KnownSegments bool
 	// make ids opaque, the newest first; nil = none can be
-	OpaqueKeys []idempotency.Key
+	OpaqueKeys []idempotency.Secret
 
 	Leaf         LeafDoor
 	TinyidTokens []TinyidToken // nil = the door is closed to all
@@ -246,7 +246,7 @@ func New(config Config) *Server {
 	s := &Server{
 		config: config, store: config.Store, log: config.Logger, metrics: config.Metrics,
 		counters: counter.New(config.Store, config.Counters), pools: workerlease.New(config.Store, workers), ledger: ledger.New(config.Store),
-		limits: limit.New(config.Store), locks: lock.New(config.Store, config.Locks), events: events.New(), door: frontdoor.New(config.door()),
+		limits: limit.New(config.Store, limit.Config{}), locks: lock.New(config.Store, config.Locks), events: events.New(), door: frontdoor.New(config.door()),
 		now: time.Now, known: map[string]endpoint{},
 	}
 	s.life, s.end = context.WithCancel(context.Background())

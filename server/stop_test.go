@@ -146,13 +146,13 @@ func TestStopGivesWorkerIDsBackBehindTheLastRequest(t *testing.T) {
 	store, err := redisstore.Open(t.Context(), "embedded:")
 	expect.NoError(t, "opening the embedded store", err)
 	defer store.Close()
-	pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust})
+	pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust})
 	state := func() workerlease.SlotState {
 		ring, err := pools.Ring(t.Context(), "main", 0, 1)
 		expect.NoError(t, "looking at the ring of pool main", err)
 		return ring.Slots[0].State
 	}
-	s := listen(t, server.Config{Store: store, DrainDelay: drain, StopTimeout: patience, IDPool: "main", Identity: "me", Workers: workerlease.Config{NewPools: workerlease.Trust}})
+	s := listen(t, server.Config{Store: store, DrainDelay: drain, StopTimeout: patience, IDPool: "main", Identity: "me", Workers: workerlease.Config{NewPools: workerlease.NewPoolsTrust}})
 	defer s.client.CloseIdleConnections()
 	s.ids(t, "/id/snowflake")
 	underWay := make(chan struct{})
@@ -168,11 +168,11 @@ func TestStopGivesWorkerIDsBackBehindTheLastRequest(t *testing.T) {
 	s.ids(t, "/id/snowflake?n=10")
 	s.client.CloseIdleConnections()
 	s.refusesConnections(t)
-	expect.Equal(t, "the worker id while a request is under way", state(), workerlease.Held)
+	expect.Equal(t, "the worker id while a request is under way", state(), workerlease.SlotStateHeld)
 	close(s.proceed)
 	<-underWay
 	expect.Error(t, "Serve", s.end(t), nil)
-	expect.Equal(t, "the worker id after the stop", state(), workerlease.Free)
+	expect.Equal(t, "the worker id after the stop", state(), workerlease.SlotStateFree)
 	lease, err := pools.Acquire(t.Context(), "main", workerlease.Request{Identity: "me", Shape: workerlease.Shape{Layout: "41/10/12", Epoch: time.Unix(0, 0)}})
 	expect.NoError(t, "leasing a worker id after the stop", err)
 	expect.Equal(t, "the worker id that the next process gets", lease.WorkerID, 0)
@@ -182,7 +182,7 @@ func TestStopGivesWorkerIDsBackBehindTheLastRequest(t *testing.T) {
 func TestStopThatLosesARequestGivesWorkerIDsBack(t *testing.T) {
 	t.Parallel()
 	store := storetest.Open(t, redisstore.Config{})
-	workers := workerlease.Config{NewPools: workerlease.Trust}
+	workers := workerlease.Config{NewPools: workerlease.NewPoolsTrust}
 	s := listen(t, server.Config{Store: store, StopTimeout: 100 * time.Millisecond, IDPool: "main", Identity: "me", Workers: workers})
 	s.ids(t, "/id/snowflake")
 	answered := make(chan struct{})
@@ -195,7 +195,7 @@ func TestStopThatLosesARequestGivesWorkerIDsBack(t *testing.T) {
 	expect.Error(t, "Serve", s.end(t), context.DeadlineExceeded)
 	ring, err := workerlease.New(store, workers).Ring(t.Context(), "main", 0, 1)
 	expect.NoError(t, "looking at the ring of pool main", err)
-	expect.Equal(t, "the worker id after the stop", ring.Slots[0].State, workerlease.Free)
+	expect.Equal(t, "the worker id after the stop", ring.Slots[0].State, workerlease.SlotStateFree)
 	close(s.proceed)
 	<-answered
 }
@@ -230,7 +230,7 @@ func TestServeThatFailsGivesItsWorkerIDBack(t *testing.T) {
 	defer store.Close()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	expect.NoError(t, "listening", err)
-	s := server.New(server.Config{Store: store, IDPool: "main", Workers: workerlease.Config{NewPools: workerlease.Trust}})
+	s := server.New(server.Config{Store: store, IDPool: "main", Workers: workerlease.Config{NewPools: workerlease.NewPoolsTrust}})
 	listener.Close()
 	expect.Error(t, "Serve on a listener that is closed", s.Serve(t.Context(), listener), net.ErrClosed)
 }

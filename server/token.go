@@ -35,7 +35,7 @@ func (h *tokens) routes(at *router) {
 	at.read.handle("GET /token/:token", "idempotency.Status", smallPrice, h.status, no)
 	at.use.handle("POST /token/:token/claim", "idempotency.Claim", smallPrice, h.claim, no)
 	at.use.handle("POST "+ownClaim, "idempotency.Claim", smallPrice, h.claimOwn, no)
-	for path, key := range map[string]func(*request) idempotency.OperationKey{"/token/:token": h.key, "/operation/:operation": named} {
+	for path, key := range map[string]func(*request) idempotency.Key{"/token/:token": h.key, "/operation/:operation": named} {
 		at.use.handle("POST "+path+"/complete", "idempotency.Complete", smallPrice, h.complete(key), no)
 		at.use.handle("POST "+path+"/extend", "idempotency.Extend", smallPrice, h.extend(key), no)
 		at.use.handle("POST "+path+"/release", "idempotency.Release", smallPrice, h.release(key), no)
@@ -46,8 +46,8 @@ func (h *tokens) routes(at *router) {
 const ownClaim = "/operation/claim"
 
 // named reads the name of an operation from the path. Its claim is proven by the lease.
-func named(r *request) idempotency.OperationKey {
-	return idempotency.OperationNamed(operationName(r))
+func named(r *request) idempotency.Key {
+	return idempotency.KeyNamed(operationName(r))
 }
 
 func (h *tokens) issue(r *request) error {
@@ -75,7 +75,7 @@ func (h *tokens) issue(r *request) error {
 }
 
 // key reads the token from the path. What cannot be a token, but is a name, was never issued.
-func (h *tokens) key(r *request) idempotency.OperationKey {
+func (h *tokens) key(r *request) idempotency.Key {
 	token, err := url.PathUnescape(r.segment("token"))
 	if err != nil || !names.Token.MatchString(token) {
 		r.fail(&fault{api.InvalidName, "token", "1 to 255 characters, as it was issued"})
@@ -144,11 +144,11 @@ func (h *tokens) claimOwn(r *request) error {
 	}
 	options.Route = asked.Scope
 	h.tokens.WarnNameless(r.ctx(), who, ownClaim)
-	key := idempotency.ClientKey(who, asked.Scope, asked.Key)
+	key := idempotency.Key{Principal: who, Scope: asked.Scope, ID: asked.Key}
 	return h.claimed(r, key, options, key.Operation())
 }
 
-func (h *tokens) claimed(r *request, key idempotency.OperationKey, options idempotency.ClaimOptions, operation string) error {
+func (h *tokens) claimed(r *request, key idempotency.Key, options idempotency.ClaimOptions, operation string) error {
 	if h.draining.Closing.Load() {
 		return errClosing
 	}
@@ -176,7 +176,7 @@ func claimOptions(r *request, asked api.ClaimRequest, owner json.RawMessage) ide
 		r.invalid("fingerprint", "1 to 256 bytes that are the same for the same request, such as a SHA-256 of it")
 	}
 	policy := idempotency.Policy(asked.Policy)
-	if policy != "" && policy != idempotency.Hold && policy != idempotency.Takeover {
+	if policy != "" && policy != idempotency.PolicyHold && policy != idempotency.PolicyTakeover {
 		r.invalid("policy", "hold or takeover")
 	}
 	if owner != nil {
@@ -204,7 +204,7 @@ func wireAnswer(answer idempotency.Answer) api.Answer {
 	return api.Answer{Status: answer.Status, Headers: headers, Body: answer.Body, NotKept: answer.NotKept}
 }
 
-func (h *tokens) complete(key func(*request) idempotency.OperationKey) func(*request) error {
+func (h *tokens) complete(key func(*request) idempotency.Key) func(*request) error {
 	return func(r *request) error {
 		key, lease := key(r), r.lease()
 		var asked api.Answer
@@ -237,7 +237,7 @@ func answerOf(r *request, asked api.Answer) idempotency.Answer {
 	return idempotency.Answer{Status: asked.Status, Header: header, Body: asked.Body, NotKept: asked.NotKept}
 }
 
-func (h *tokens) extend(key func(*request) idempotency.OperationKey) func(*request) error {
+func (h *tokens) extend(key func(*request) idempotency.Key) func(*request) error {
 	return func(r *request) error {
 		key, lease := key(r), r.lease()
 		var asked api.ExtendRequest
@@ -251,7 +251,7 @@ func (h *tokens) extend(key func(*request) idempotency.OperationKey) func(*reque
 	}
 }
 
-func (h *tokens) release(key func(*request) idempotency.OperationKey) func(*request) error {
+func (h *tokens) release(key func(*request) idempotency.Key) func(*request) error {
 	return func(r *request) error {
 		key, lease := key(r), r.lease()
 		r.noFields()

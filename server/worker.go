@@ -176,7 +176,7 @@ func (h *workers) keep(r *request, pool string, asked *api.PoolRequest) {
 	ring, err := h.pools.Ring(r.ctx(), pool, 0, 1)
 	if err != nil {
 		// it has no shape yet
-		if !errors.Is(err, workerlease.ErrUnknown) && !errors.Is(err, workerlease.ErrQuarantined) {
+		if !errors.Is(err, workerlease.ErrNotFound) && !errors.Is(err, workerlease.ErrQuarantined) {
 			r.fail(err)
 		}
 		return
@@ -263,9 +263,9 @@ func (h *workers) list(r *request) error {
 		mu      sync.Mutex
 		waiting []api.WaitingPool
 	)
-	pools, next, err := listed(r.ctx(), asked, h.pools.Names, func(ctx context.Context, pool string) (api.WorkerPool, bool, error) {
+	pools, next, err := listed(r.ctx(), asked, h.pools.List, func(ctx context.Context, pool string) (api.WorkerPool, bool, error) {
 		ring, err := h.pools.Summary(ctx, pool)
-		if errors.Is(err, workerlease.ErrUnknown) { // it is listed and lost
+		if errors.Is(err, workerlease.ErrNotFound) { // it is listed and lost
 			return api.WorkerPool{}, false, nil
 		}
 		if errors.Is(err, workerlease.ErrQuarantined) {

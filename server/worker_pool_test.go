@@ -23,7 +23,7 @@ import (
 func TestWorkerPoolsOverHTTP(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		s := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Wait, Skew: time.Millisecond, LongestTTL: time.Hour}})
+		s := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.NewPoolsWait, Skew: time.Millisecond, LongestTTL: time.Hour}})
 		t.Run("a pool is declared once and is what it was declared as", s.poolDeclared)
 		t.Run("a request for another pool than there is is refused", s.poolMismatch)
 		t.Run("pools are listed page by page", s.poolList)
@@ -197,7 +197,7 @@ func text(t testing.TB, body map[string]any) string {
 
 func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwhile(t *testing.T) {
 	t.Parallel()
-	for _, newPools := range []workerlease.NewPools{workerlease.Wait, workerlease.Trust} {
+	for _, newPools := range []workerlease.NewPools{workerlease.NewPoolsWait, workerlease.NewPoolsTrust} {
 		t.Run(string(newPools), func(t *testing.T) {
 			redis := redistest.Start(t)
 			s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Workers: workerlease.Config{NewPools: newPools, LongestTTL: time.Hour}})
@@ -236,7 +236,7 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 			// it is there again
 			must[api.WorkerRenewed](t, s, 200, "PUT", "/worker/p/0", "", "Lease-Token: "+kept.Lease)
 
-			if newPools == workerlease.Trust {
+			if newPools == workerlease.NewPoolsTrust {
 				// who trusts that an unknown pool is new takes the loss of all of it for that
 				return
 			}
@@ -253,7 +253,7 @@ func TestLeaseThatRedisLostIsWrittenAnewOnItsProofAloneAndNothingIsGrantedMeanwh
 func TestAfterARestartWithoutDataNobodyGetsTheWorkerIDThatIsInUse(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Workers: workerlease.Config{NewPools: workerlease.Wait, Skew: time.Millisecond, LongestTTL: 2 * time.Second}})
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{URL: redis.URL()}), Workers: workerlease.Config{NewPools: workerlease.NewPoolsWait, Skew: time.Millisecond, LongestTTL: 2 * time.Second}})
 	must[api.WorkerPool](t, s, 201, "PUT", "/worker/p", `{"ttl_ms":2000}`)
 	first := must[api.WorkerLease](t, s, 201, "POST", "/worker/p", "")
 	redis.RestartEmpty()
@@ -277,7 +277,7 @@ func TestAfterARestartWithoutDataNobodyGetsTheWorkerIDThatIsInUse(t *testing.T) 
 func TestWhoAsksFirstWithRoleUseDoesNotShapeAPool(t *testing.T) {
 	t.Parallel()
 	east := workerlease.Pin{Shape: workerlease.Shape{Layout: "41/5/5/12", Datacenter: 3, Epoch: time.UnixMilli(1700000000000).UTC()}, TTL: time.Minute}
-	g := serveKeyed(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.Trust, Pools: map[string]workerlease.Pin{"pinned": east}}}, nil)
+	g := serveKeyed(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.NewPoolsTrust, Pools: map[string]workerlease.Pin{"pinned": east}}}, nil)
 	for _, body := range []string{`{"layout":"41/5/7"}`, `{"epoch":"2024-02-29T00:00:00Z"}`, `{"layout":"41/5/5/12","datacenter":3}`} {
 		wantDetail(t, g.as(t, "use", "POST", "/worker/new", body), api.LayoutMismatch, "it is not there", "41/10/12")
 	}
@@ -309,7 +309,7 @@ func TestWhoAsksFirstWithRoleUseDoesNotShapeAPool(t *testing.T) {
 // A TTL of a tenth of a second on a pool of seconds made most ids wait in vain: it is refused, with
 // the field and its bound.
 func TestPoolOfSecondsRefusesATTLThatHoldsNone(t *testing.T) {
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Workers: workerlease.Config{NewPools: workerlease.Trust}})
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Workers: workerlease.Config{NewPools: workerlease.NewPoolsTrust}})
 	for _, method := range []string{"POST", "PUT"} {
 		for _, ttl := range []int{100, 2999} {
 			a := s.do(t, method, "/worker/slow", fmt.Sprintf(`{"layout":"32/10/21@s","ttl_ms":%d}`, ttl))
@@ -329,7 +329,7 @@ func TestPoolOfSecondsRefusesATTLThatHoldsNone(t *testing.T) {
 // datacenter could make ids of which there are some already.
 func TestPoolThatIsReplacedKeepsWhatIsNotNamed(t *testing.T) {
 	t.Parallel()
-	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Workers: workerlease.Config{NewPools: workerlease.Trust}})
+	s := serve(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Workers: workerlease.Config{NewPools: workerlease.NewPoolsTrust}})
 	pool := must[api.WorkerPool](t, s, 201, "PUT", "/worker/p", `{"layout":"41/5/5/12","epoch":"2024-02-29T00:00:00Z","datacenter":3,"ttl_ms":60000}`)
 	want := pool
 	want.TTLMs = 90_000
@@ -349,9 +349,9 @@ func TestPoolThatIsReplacedKeepsWhatIsNotNamed(t *testing.T) {
 // windows.
 func TestClockOfTheServiceEndsNoLease(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{})
-	s := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.Trust}})
+	s := serve(t, server.Config{Store: store, Workers: workerlease.Config{NewPools: workerlease.NewPoolsTrust}})
 	ahead := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
-	pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust})
+	pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust})
 	expect.NoError(t, "declaring pool p", pools.Create(t.Context(), "p", workerlease.Shape{Layout: "41/10/12", Epoch: ahead}, 0))
 	lease := must[api.WorkerLease](t, s, 201, "POST", "/worker/p", "")
 	must[api.WorkerRenewed](t, s, 200, "PUT", fmt.Sprint("/worker/p/", lease.WorkerID), text(t, proofOf(lease)), "Lease-Token: "+lease.Lease)

@@ -43,9 +43,9 @@ func ExampleLayout_Decode() {
 }
 
 func ExampleFormat_Append() {
-	text, err := snowflake.Base62.Append(nil, 3843, snowflake.Style{})
+	text, err := snowflake.FormatBase62.Append(nil, 3843, snowflake.Style{})
 	fmt.Println(string(text), err)
-	text, err = snowflake.Padded.Append(nil, 3843, snowflake.Style{Width: 3})
+	text, err = snowflake.FormatPadded.Append(nil, 3843, snowflake.Style{Width: 3})
 	fmt.Println(string(text), err)
 	// Output:
 	// zz <nil>

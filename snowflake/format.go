@@ -14,21 +14,23 @@ type Format string
 
 // The formats.
 const (
-	Decimal Format = "decimal" // ID.String
-	Padded  Format = "padded"  // ID.Padded
-	Base36  Format = "base36"  // ID.Base36
-	Base62  Format = "base62"  // ID.Base62
-	Base32  Format = "base32"  // ID.Base32
-	Timed   Format = "timed"   // ID.Timed
+	FormatDecimal Format = "decimal" // ID.String
+	FormatPadded  Format = "padded"  // ID.Padded
+	FormatBase36  Format = "base36"  // ID.Base36
+	FormatBase62  Format = "base62"  // ID.Base62
+	FormatBase32  Format = "base32"  // ID.Base32
+	FormatTimed   Format = "timed"   // ID.Timed
 )
 
 // Formats lists them all.
-func Formats() []Format { return []Format{Decimal, Padded, Base36, Base62, Base32, Timed} }
+func Formats() []Format {
+	return []Format{FormatDecimal, FormatPadded, FormatBase36, FormatBase62, FormatBase32, FormatTimed}
+}
 
 // ParseFormat finds a format by its name, "" being Decimal. The error lists the names.
 func ParseFormat(name string) (Format, error) {
 	if name == "" {
-		return Decimal, nil
+		return FormatDecimal, nil
 	}
 	if formats := Formats(); !slices.Contains(formats, Format(name)) {
 		return "", fmt.Errorf("%w: format %.40q: one of %s", ErrSyntax, name, strings.Trim(fmt.Sprint(formats), "[]"))
@@ -62,17 +64,17 @@ func (f Format) Append(dst []byte, id ID, style Style) ([]byte, error) {
 		return dst, err
 	}
 	switch f {
-	case Decimal, "":
+	case FormatDecimal, "":
 		return strconv.AppendInt(dst, int64(id), 10), nil
-	case Padded:
+	case FormatPadded:
 		return id.appendPadded(dst, style.width())
-	case Base36:
+	case FormatBase36:
 		return appendDigits(dst, id, base36, 0), nil
-	case Base62:
+	case FormatBase62:
 		return appendDigits(dst, id, base62, 0), nil
-	case Base32:
+	case FormatBase32:
 		return appendDigits(dst, id, crockford, 0), nil
-	case Timed:
+	case FormatTimed:
 		layout, epoch := style.origin()
 		return id.appendTimed(dst, layout, epoch)
 	}
@@ -82,17 +84,17 @@ func (f Format) Append(dst []byte, id ID, style Style) ([]byte, error) {
 // Parse reads what Append writes with the same style; Base32 as ParseBase32 does.
 func (f Format) Parse(text string, style Style) (ID, error) {
 	switch f {
-	case Decimal, "":
+	case FormatDecimal, "":
 		return Parse(text)
-	case Padded:
+	case FormatPadded:
 		return ParsePadded(text, style.width())
-	case Base36:
+	case FormatBase36:
 		return ParseBase36(text)
-	case Base62:
+	case FormatBase62:
 		return ParseBase62(text)
-	case Base32:
+	case FormatBase32:
 		return ParseBase32(text)
-	case Timed:
+	case FormatTimed:
 		layout, epoch := style.origin()
 		return ParseTimed(text, layout, epoch)
 	}

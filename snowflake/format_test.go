@@ -21,20 +21,20 @@ func TestFormatsWriteTheVectors(t *testing.T) {
 		want   string
 	}{
 		{"", 3843, "3843"},
-		{snowflake.Decimal, largest, "9223372036854775807"},
-		{snowflake.Padded, 3843, "0000000000000003843"},
-		{snowflake.Padded, largest, "9223372036854775807"},
-		{snowflake.Base36, 35, "z"},
-		{snowflake.Base36, largest, "1y2p0ij32e8e7"},
-		{snowflake.Base62, 0, "0"},
-		{snowflake.Base62, 3843, "zz"},
-		{snowflake.Base62, largest, "AzL8n0Y58m7"},
-		{snowflake.Base32, 31, "Z"},
-		{snowflake.Base32, 1234, "16J"},
-		{snowflake.Base32, largest, "7ZZZZZZZZZZZZ"},
+		{snowflake.FormatDecimal, largest, "9223372036854775807"},
+		{snowflake.FormatPadded, 3843, "0000000000000003843"},
+		{snowflake.FormatPadded, largest, "9223372036854775807"},
+		{snowflake.FormatBase36, 35, "z"},
+		{snowflake.FormatBase36, largest, "1y2p0ij32e8e7"},
+		{snowflake.FormatBase62, 0, "0"},
+		{snowflake.FormatBase62, 3843, "zz"},
+		{snowflake.FormatBase62, largest, "AzL8n0Y58m7"},
+		{snowflake.FormatBase32, 31, "Z"},
+		{snowflake.FormatBase32, 1234, "16J"},
+		{snowflake.FormatBase32, largest, "7ZZZZZZZZZZZZ"},
 		// worker 39 and sequence 3448 are 163192
-		{snowflake.Timed, 1169786042799259000, "201909060135008340163192"},
-		{snowflake.Timed, 0, "201011040142546570000000"},
+		{snowflake.FormatTimed, 1169786042799259000, "201909060135008340163192"},
+		{snowflake.FormatTimed, 0, "201011040142546570000000"},
 	} {
 		got, err := row.format.Append([]byte("id "), row.id, style)
 		if err != nil || string(got) != "id "+row.want {
@@ -120,7 +120,7 @@ func TestAppendLeavesTheTextAsItWasWhenItRefuses(t *testing.T) {
 		"above the layout":    {Layout: layout},
 		"layout out of order": {Layout: snowflake.Layout{Timestamp: 1}},
 	} {
-		if got, err := snowflake.Timed.Append(nil, layout.Max()+1, style); err == nil || got != nil {
+		if got, err := snowflake.FormatTimed.Append(nil, layout.Max()+1, style); err == nil || got != nil {
 			t.Errorf("%s: got %q and error %v, want no text and an error", name, got, err)
 		}
 	}
@@ -149,7 +149,7 @@ func TestFormatsKeepIDsAndOrder(t *testing.T) {
 				}
 				texts[i] = string(text)
 			}
-			fixed := format == snowflake.Padded || format == snowflake.Timed
+			fixed := format == snowflake.FormatPadded || format == snowflake.FormatTimed
 			if fixed && len(texts[0]) != len(texts[1]) || len(texts[0]) == len(texts[1]) && (a < b) != (texts[0] < texts[1]) {
 				t.Fatalf("%s: %d and %d are %q", format, a, b, texts)
 			}
@@ -177,7 +177,7 @@ func TestParseFormat(t *testing.T) {
 	}
 	got, err := snowflake.ParseFormat("")
 	expect.Error(t, "ParseFormat of nothing", err, nil)
-	expect.Equal(t, "ParseFormat of nothing", got, snowflake.Decimal)
+	expect.Equal(t, "ParseFormat of nothing", got, snowflake.FormatDecimal)
 	_, err = snowflake.ParseFormat("Decimal")
 	expect.Contains(t, "ParseFormat Decimal", fmt.Sprint(err), "decimal padded base36")
 }
@@ -222,12 +222,12 @@ func fuzz(f *testing.F, format snowflake.Format, strict bool) {
 	})
 }
 
-func FuzzDecimal(f *testing.F) { fuzz(f, snowflake.Decimal, true) }
-func FuzzPadded(f *testing.F)  { fuzz(f, snowflake.Padded, true) }
-func FuzzBase36(f *testing.F)  { fuzz(f, snowflake.Base36, true) }
-func FuzzBase62(f *testing.F)  { fuzz(f, snowflake.Base62, true) }
-func FuzzBase32(f *testing.F)  { fuzz(f, snowflake.Base32, false) }
-func FuzzTimed(f *testing.F)   { fuzz(f, snowflake.Timed, true) }
+func FuzzDecimal(f *testing.F) { fuzz(f, snowflake.FormatDecimal, true) }
+func FuzzPadded(f *testing.F)  { fuzz(f, snowflake.FormatPadded, true) }
+func FuzzBase36(f *testing.F)  { fuzz(f, snowflake.FormatBase36, true) }
+func FuzzBase62(f *testing.F)  { fuzz(f, snowflake.FormatBase62, true) }
+func FuzzBase32(f *testing.F)  { fuzz(f, snowflake.FormatBase32, false) }
+func FuzzTimed(f *testing.F)   { fuzz(f, snowflake.FormatTimed, true) }
 
 // JSON and database read the same texts.
 func FuzzJSONAndScan(f *testing.F) {

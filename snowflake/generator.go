@@ -159,7 +159,7 @@ func (g *Generator) fillSlowly(ctx context.Context, ids []ID, t ticket) error {
 	return nil
 }
 
-// NextN stamps n ids, in rising order. It waits and fails as Next does.
+// Fill stamps n ids, in rising order. It waits and fails as Next does.
 func (g *Generator) NextN(ctx context.Context, n int) ([]ID, error) {
 	if n < 0 {
 		return nil, fmt.Errorf("%w: %d ids", ErrRange, n)

@@ -11,7 +11,7 @@ import (
 
 // Create declares a pool new: that none of its worker ids is in use anywhere. Its first grant then
 // waits for nothing. An *OtherPoolError with ErrExists: it has granted worker ids, or was declared
-// before; with ErrOtherPool: it is pinned to another shape or TTL. ErrRequest: a pool cannot
+// before; with ErrOtherPool: it is pinned to another shape or TTL. ErrInvalid: a pool cannot
 // have that name, or the TTL is out of bounds. TTL 0 means what the pool is pinned to, else
 // DefaultTTL, or LongestTTL if that is shorter.
 func (p *Pools) Create(ctx context.Context, pool string, shape Shape, ttl time.Duration) error {
@@ -52,7 +52,7 @@ func (p *Pools) create(ctx context.Context, pool string, shape Shape, ttl time.D
 	return nil
 }
 
-// list adds a pool to Names, which is for people. The next look at the pool makes up for a failure.
+// list adds a pool to List, which is for people. The next look at the pool makes up for a failure.
 func (p *Pools) list(ctx context.Context, pool string) {
 	_, _ = p.store.Run(ctx, scripts.NameAdd, []string{p.names()}, pool)
 }
@@ -62,18 +62,22 @@ func (p *Pools) names() string { return p.store.Key("workers", "names") }
 // maxNames is how many names one page of them has at most.
 const maxNames = 1000
 
-// Names lists up to n pools (1 to 1000) in the order of their names, those after a name, ""
-// for the first page, that begin with a prefix.
-func (p *Pools) Names(ctx context.Context, prefix, after string, n int) ([]string, error) {
+// List lists the names of up to n pools (1 to 1000) in the order of their names, those after a
+// name, "" for the first page, that begin with a prefix. next is the name after which the next page
+// begins, which may be empty; "" where there is none.
+func (p *Pools) List(ctx context.Context, prefix, after string, n int) (names []string, next string, err error) {
 	if n < 1 || n > maxNames {
-		return nil, fmt.Errorf("%w: n %d: 1 to %d", ErrRequest, n, maxNames)
+		return nil, "", fmt.Errorf("%w: n %d: 1 to %d", ErrInvalid, n, maxNames)
 	}
 	reply, err := p.store.Run(ctx, scripts.NameList, []string{p.names()}, prefix, after, n)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if reply.Word() != "ok" {
-		return nil, reply.Unexpected()
+		return nil, "", reply.Unexpected()
 	}
-	return reply.Values(), nil
+	if names = reply.Values(); len(names) == n {
+		next = names[n-1]
+	}
+	return names, next, nil
 }

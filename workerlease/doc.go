@@ -21,7 +21,7 @@
 // nothing is granted until every window that may be open has ended: the longest TTL that the
 // settings allow ([Config].LongestTTL) and the skew of the servers' clocks. Holders go on
 // meanwhile: a renewal with proof of its window writes it down anew. An unknown pool is one that
-// may be lost, unless it is declared new, with [Pools.Create] or by [Trust].
+// may be lost, unless it is declared new, with [Pools.Create] or by [NewPoolsTrust].
 //
 // It needs three things: every server that can become master has all confirmed writes (Request.Ack
 // as many as there are replicas), the clocks of those servers differ by at most [Config].Skew, and

@@ -23,7 +23,7 @@ func ending(text string, left time.Duration) workerlease.Shape {
 // A layout whose timestamps have ended can stamp nothing: no worker id of it is leased or renewed.
 func TestNothingIsLeasedOrRenewedOnceTheLayoutHasEnded(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		p := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust})
+		p := workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust})
 		shape := ending("20/10/13@s", 2*time.Second)
 		expect.MustEqual(t, "error of Create", p.Create(t.Context(), "p", shape, 0), nil)
 		lease, err := p.Acquire(t.Context(), "p", workerlease.Request{Shape: shape})
@@ -41,7 +41,7 @@ func TestNothingIsLeasedOrRenewedOnceTheLayoutHasEnded(t *testing.T) {
 // A pool that is new begins with no layout that has ended, and a full one is not to be widened.
 func TestNoPoolBeginsWithALayoutThatHasEnded(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		p := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust})
+		p := workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust})
 		_, err := p.Acquire(t.Context(), "p", workerlease.Request{Shape: ending("30/20/13@s", -time.Second)})
 		expect.Error(t, "Acquire", err, workerlease.ErrEnded)
 		if strings.Contains(fmt.Sprint(err), "--layout") {
@@ -53,7 +53,7 @@ func TestNoPoolBeginsWithALayoutThatHasEnded(t *testing.T) {
 // Where a holder's layout ends it is done, and asks for no other worker id.
 func TestHolderIsDoneWhenItsLayoutEnds(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		p := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust})
+		p := workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust})
 		shape := ending("20/10/13@s", 3*time.Second)
 		held, err := p.Hold(t.Context(), "p", workerlease.Request{Shape: shape, TTL: 3 * time.Second}, workerlease.HoldOptions{Reacquire: true})
 		expect.MustEqual(t, "error of Hold before the end", err, nil)

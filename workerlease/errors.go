@@ -20,8 +20,8 @@ var (
 	ErrQuarantined = fault.Refusal("workerlease: the pool grants nothing yet")
 	ErrOtherPool   = fault.Refusal("workerlease: the pool has another layout, epoch, datacenter or ttl")
 	ErrExists      = fault.Refusal("workerlease: the pool is there already")
-	ErrRequest     = fault.Refusal("workerlease: the request is not valid")
-	ErrUnknown     = fault.Refusal("workerlease: no such pool")
+	ErrInvalid     = fault.Refusal("workerlease: the request is not valid")
+	ErrNotFound    = fault.Refusal("workerlease: no such pool")
 	// ErrEnded means that the pool's layout has no timestamps left: nothing can be stamped.
 	ErrEnded  = fault.Refusal("workerlease: the pool's layout has no timestamps left")
 	ErrLayout = holder.ErrLayout // of a Stamper, which cannot stamp the pool's layout
@@ -72,7 +72,7 @@ func (p *Pools) refusal(pool string, reply scripts.Reply) error {
 	case "lost":
 		return ErrLost
 	case "unknown":
-		return ErrUnknown
+		return ErrNotFound
 	case "ended":
 		return ended(pool, reply)
 	case "layout", "exists":

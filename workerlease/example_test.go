@@ -24,7 +24,7 @@ func open(ctx context.Context) (*redisstore.Store, *workerlease.Pools) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	return store, workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust})
+	return store, workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust})
 }
 
 // A process holds a worker id for as long as it lives, and stamps ids with it.
@@ -94,7 +94,7 @@ func ExamplePools_Start() {
 	granted := make(chan struct{})
 	held := pools.Start(ctx, "orders", workerlease.Request{Shape: orders}, workerlease.HoldOptions{Reacquire: true, Observe: func(e holder.Event) {
 		fmt.Println(e.Kind, e.WorkerID)
-		if e.Kind == holder.Granted {
+		if e.Kind == holder.KindGranted {
 			close(granted)
 		}
 	}})
@@ -112,7 +112,7 @@ func ExamplePools_Create() {
 	ctx := context.Background()
 	store, _ := open(ctx)
 	defer store.Close()
-	pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.Wait})
+	pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsWait})
 
 	_, err := pools.Acquire(ctx, "orders", workerlease.Request{Shape: orders})
 	if errors.Is(err, workerlease.ErrQuarantined) {

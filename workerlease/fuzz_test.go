@@ -27,10 +27,10 @@ func FuzzReadSlot(f *testing.F) {
 			}
 			words := strings.SplitN(record, " ", 6)
 			open := record != "" && words[4] == "h" && slot.NotAfter.After(now)
-			if (slot.State == Held) != open || slot.State == Free && slot.NotAfter.Add(cooldown).After(now) && words[4] == "h" {
+			if (slot.State == SlotStateHeld) != open || slot.State == SlotStateFree && slot.NotAfter.Add(cooldown).After(now) && words[4] == "h" {
 				t.Fatalf("%q is %s until %v", record, slot.State, slot.NotAfter)
 			}
-			if slot.State == Cooling && cooldown == 0 {
+			if slot.State == SlotStateCooling && cooldown == 0 {
 				t.Fatalf("%q cools without a cool-down", record)
 			}
 		}

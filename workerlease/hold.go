@@ -105,6 +105,6 @@ func (leaser) Judge(err error) holder.Verdict {
 	return holder.Verdict{
 		Wait:  redisstore.RetryAfter(err),
 		Lost:  errors.Is(err, redisstore.ErrLost) || errors.Is(err, ErrEnded),
-		Final: errors.Is(err, ErrOtherPool) || errors.Is(err, ErrEnded) || errors.Is(err, ErrRequest) || errors.Is(err, redisstore.ErrWrongType),
+		Final: errors.Is(err, ErrOtherPool) || errors.Is(err, ErrEnded) || errors.Is(err, ErrInvalid) || errors.Is(err, redisstore.ErrWrongType),
 	}
 }

@@ -93,7 +93,7 @@ func TestHolderWaitsForAFullPool(t *testing.T) {
 func TestCooldown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.Open(t, redisstore.Config{URL: "embedded:"})
-		p := pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust, Cooldown: time.Minute}), store}
+		p := pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust, Cooldown: time.Minute}), store}
 		leases := p.fill(t, "p", 1)
 		expect.NoError(t, "Release p", p.Release(t.Context(), "p", 0, leases[0].Token, leases[0].Now))
 		_, err := p.Acquire(t.Context(), "p", of(1))
@@ -103,7 +103,7 @@ func TestCooldown(t *testing.T) {
 		ring, err := p.Ring(t.Context(), "p", 0, 2)
 		expect.MustEqual(t, "error of Ring", err, nil)
 		for id, slot := range ring.Slots {
-			expect.Equal(t, fmt.Sprintf("state of worker id %d", id), slot.State, workerlease.Cooling)
+			expect.Equal(t, fmt.Sprintf("state of worker id %d", id), slot.State, workerlease.SlotStateCooling)
 		}
 		time.Sleep(29 * time.Second)
 		expect.Equal(t, "worker id that has cooled", p.acquire(t, "p", of(1)).WorkerID, 0)

@@ -37,7 +37,7 @@ func (p *process) live(ctx context.Context, t *testing.T, rng *rand.Rand) {
 		h := p.pools.Start(ctx, "p", request, workerlease.HoldOptions{
 			Reacquire: rng.IntN(2) == 0, Wall: func() time.Time { return time.Now().Round(0).Add(p.wall) },
 			Observe: func(e holder.Event) {
-				if e.Kind == holder.Granted {
+				if e.Kind == holder.KindGranted {
 					p.terms++
 				}
 			},

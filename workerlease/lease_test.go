@@ -45,7 +45,7 @@ func (p pools) oneTTL(t *testing.T) {
 		other := lease
 		other.TTL = ttl
 		_, err := p.Renew(t.Context(), other, 0)
-		wantIs(t, err, workerlease.ErrRequest, redisstore.ErrRefused)
+		wantIs(t, err, workerlease.ErrInvalid, redisstore.ErrRefused)
 	}
 	for _, ttl := range []time.Duration{workerlease.MinTTL, time.Minute, workerlease.MaxTTL} {
 		other := lease
@@ -178,7 +178,7 @@ func (p pools) repeat(t *testing.T) {
 
 func (p pools) ring(t *testing.T) {
 	_, err := p.Ring(t.Context(), "ring", 0, 10)
-	wantIs(t, err, workerlease.ErrUnknown, redisstore.ErrRefused)
+	wantIs(t, err, workerlease.ErrNotFound, redisstore.ErrRefused)
 	var leases []workerlease.Lease
 	for i := range 10 {
 		request := of(4)
@@ -203,19 +203,19 @@ func (p pools) ring(t *testing.T) {
 		expect.Equal(t, asked, about, workerlease.Ring{Layout: "41/4/12", Epoch: epoch, Bits: 4, TTL: 30 * time.Second, Used: 10, Held: 9})
 		for i, slot := range ring.Slots {
 			if id := page.from + i; id >= len(leases) {
-				if slot != (workerlease.Slot{WorkerID: id, State: workerlease.Free}) {
+				if slot != (workerlease.Slot{WorkerID: id, State: workerlease.SlotStateFree}) {
 					t.Errorf("never leased, and %+v", slot)
 				}
 				continue
 			}
 			lease := leases[page.from+i]
 			want := workerlease.Slot{
-				WorkerID: lease.WorkerID, State: workerlease.Held, Identity: []string{"", "orders-1", strings.Repeat("i", 200), "a:b@c~d._-"}[lease.WorkerID%4],
+				WorkerID: lease.WorkerID, State: workerlease.SlotStateHeld, Identity: []string{"", "orders-1", strings.Repeat("i", 200), "a:b@c~d._-"}[lease.WorkerID%4],
 				Fence: lease.Fence, NotBefore: lease.NotBefore, NotAfter: lease.NotAfter,
 			}
 			if lease.WorkerID == 3 {
 				// its release ended the window
-				want.State, want.NotAfter = workerlease.Free, slot.NotAfter
+				want.State, want.NotAfter = workerlease.SlotStateFree, slot.NotAfter
 			}
 			if slot != want || slot.NotAfter.After(lease.NotAfter) {
 				t.Errorf("%+v, want %+v", slot, want)
@@ -228,6 +228,6 @@ func (p pools) badPage(t *testing.T) {
 	p.acquire(t, "page", of(1))
 	for _, page := range [][2]int{{-1, 1}, {1 << workerlease.MaxBits, 1}, {0, 0}, {0, -1}, {0, workerlease.MaxSlots + 1}, {1 << 62, 1 << 62}} {
 		_, err := p.Ring(t.Context(), "page", page[0], page[1])
-		wantIs(t, err, workerlease.ErrRequest, redisstore.ErrRefused)
+		wantIs(t, err, workerlease.ErrInvalid, redisstore.ErrRefused)
 	}
 }

@@ -108,8 +108,8 @@ func TestTTLBeyondTheSettingsIsRefused(t *testing.T) {
 	}{
 		"default": {workerlease.Config{}, workerlease.DefaultTTL},
 		"set":     {workerlease.Config{LongestTTL: 10 * time.Minute}, 10 * time.Minute},
-		"trust":   {workerlease.Config{NewPools: workerlease.Trust}, workerlease.MaxTTL},
-		"both":    {workerlease.Config{NewPools: workerlease.Trust, LongestTTL: time.Second}, time.Second},
+		"trust":   {workerlease.Config{NewPools: workerlease.NewPoolsTrust}, workerlease.MaxTTL},
+		"both":    {workerlease.Config{NewPools: workerlease.NewPoolsTrust, LongestTTL: time.Second}, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := workerlease.New(storetest.Open(t, redisstore.Config{URL: "embedded:"}), row.config)
@@ -119,7 +119,7 @@ func TestTTLBeyondTheSettingsIsRefused(t *testing.T) {
 				created := p.Create(t.Context(), "p", shape, request.TTL)
 				_, renewed := p.Renew(t.Context(), workerlease.Lease{Pool: "p", TTL: request.TTL}, 0)
 				for what, err := range map[string]error{"Acquire": acquired, "Create": created, "Renew": renewed} {
-					expect.Error(t, what, err, workerlease.ErrRequest)
+					expect.Error(t, what, err, workerlease.ErrInvalid)
 					wantText(t, err, fmt.Sprintf("ttl %v: 100ms to %v, the longest that the settings allow", request.TTL, row.longest))
 				}
 			}
@@ -144,7 +144,7 @@ func TestProcessWithAShorterLongestTTLIsRefused(t *testing.T) {
 		wantText(t, err, "a longest ttl of 1h0m0s, and this process allows 1m0s")
 		_, err = p.Renew(t.Context(), kept, 0)
 		expect.Error(t, "Renew of what was granted before", err, nil)
-		trusting := workerlease.New(p.store, workerlease.Config{NewPools: workerlease.Trust})
+		trusting := workerlease.New(p.store, workerlease.Config{NewPools: workerlease.NewPoolsTrust})
 		_, err = trusting.Acquire(t.Context(), "p", ofAny(2))
 		expect.Error(t, "Acquire by a process that says nothing", err, nil)
 	})

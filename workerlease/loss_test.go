@@ -58,7 +58,7 @@ func (p pools) several(t *testing.T, request workerlease.Request, n int) (holder
 // All of a pool is lost while its ids are held. Their holders go on, under both settings, and write
 // down anew what they hold.
 func TestHoldersOutliveTheLossOfTheirPool(t *testing.T) {
-	for _, setting := range []workerlease.NewPools{workerlease.Wait, workerlease.Trust} {
+	for _, setting := range []workerlease.NewPools{workerlease.NewPoolsWait, workerlease.NewPoolsTrust} {
 		for name, lose := range map[string]func(t *testing.T, p pools){
 			"all":      func(t *testing.T, p pools) { p.forget(t, "p") },
 			"the pool": func(t *testing.T, p pools) { p.lose(t, p.store.Key("worker", "p")) },
@@ -116,7 +116,7 @@ func TestHolderThatDoesNotTellInTimeLosesItsID(t *testing.T) {
 
 func TestFlushAllUnderHolders(t *testing.T) {
 	t.Parallel()
-	for _, setting := range []workerlease.NewPools{workerlease.Wait, workerlease.Trust} {
+	for _, setting := range []workerlease.NewPools{workerlease.NewPoolsWait, workerlease.NewPoolsTrust} {
 		t.Run(string(setting), func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
@@ -170,12 +170,12 @@ func TestLostRepliesToAcquireCostNoSlots(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
-	direct := pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust}), store}
+	direct := pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust}), store}
 	direct.acquire(t, "p", of(3))
 
 	lost := newFault(t, server)
 	through := storetest.Open(t, redisstore.Config{URL: lost.URL()})
-	p := pools{workerlease.New(through, workerlease.Config{NewPools: workerlease.Trust}), through}
+	p := pools{workerlease.New(through, workerlease.Config{NewPools: workerlease.NewPoolsTrust}), through}
 	lost.set(redistest.CutAfter, 5)
 	h := p.hold(t, "p", of(3), workerlease.HoldOptions{Patience: patience})
 	if id := idOf(t, h); id != 1 {
@@ -198,7 +198,7 @@ func TestBlackHoledHolderEndsBeforeItsWindow(t *testing.T) {
 	link := newFault(t, server)
 	far := storetest.Open(t, redisstore.Config{URL: link.URL()})
 	store := storetest.Open(t, redisstore.Config{URL: server.URL()})
-	config := workerlease.Config{NewPools: workerlease.Trust}
+	config := workerlease.Config{NewPools: workerlease.NewPoolsTrust}
 	p, other := pools{workerlease.New(far, config), far}, pools{workerlease.New(store, config), store}
 	// with time to look, on a busy machine, between the holder's end and its window's
 	h := p.hold(t, "p", short(1), workerlease.HoldOptions{Margin: 2 * time.Second})
@@ -215,7 +215,7 @@ func TestBlackHoledHolderEndsBeforeItsWindow(t *testing.T) {
 		<-ctx.Done()
 		ring, err := other.Ring(context.WithoutCancel(ctx), "p", before.WorkerID, 1)
 		// by the server's clock
-		if err == nil && (ring.Slots[0].State != workerlease.Held || ring.Slots[0].Fence != before.Fence) {
+		if err == nil && (ring.Slots[0].State != workerlease.SlotStateHeld || ring.Slots[0].Fence != before.Fence) {
 			err = errors.New("the window has ended before the context")
 		}
 		ended <- err

@@ -59,19 +59,19 @@ func (p *Pools) longest(pool string) int64 {
 }
 
 // check refuses a pool's name that is none, and a TTL that is out of bounds; 0 is the pool's. The
-// error is ErrRequest.
+// error is ErrInvalid.
 func (p *Pools) check(pool string, ttl time.Duration) error {
 	if !names.Valid(pool) {
-		return fmt.Errorf("%w: pool: %s", ErrRequest, names.Rule)
+		return fmt.Errorf("%w: pool: %s", ErrInvalid, names.Rule)
 	}
 	if longest := p.LongestTTL(pool); ttl != 0 && (ttl < MinTTL || ttl > longest) {
-		return fmt.Errorf("%w: ttl %v: %v to %v, the longest that the settings allow", ErrRequest, ttl, MinTTL, longest)
+		return fmt.Errorf("%w: ttl %v: %v to %v, the longest that the settings allow", ErrInvalid, ttl, MinTTL, longest)
 	}
 	return nil
 }
 
 // settle checks a request and applies its pool's pin. It returns the layout of the request's shape,
-// and rewrites it as package snowflake does. The error is an *OtherPoolError or ErrRequest.
+// and rewrites it as package snowflake does. The error is an *OtherPoolError or ErrInvalid.
 func (p *Pools) settle(pool string, request Request) (Request, snowflake.Layout, error) {
 	request.Shape = request.Shape.withDefaults()
 	layout, err := snowflake.ParseLayout(request.Shape.Layout)
@@ -95,7 +95,7 @@ func (p *Pools) defaultTTL(pool string) time.Duration { return min(DefaultTTL, p
 // the settings allow no longer ones.
 func checkFresh(layout snowflake.Layout, ttl time.Duration) error {
 	if least := ShortestTTL(layout); ttl < least {
-		return fmt.Errorf("%w: layout %v: its windows have to last %v, and %v is the longest ttl that the settings allow", ErrRequest,
+		return fmt.Errorf("%w: layout %v: its windows have to last %v, and %v is the longest ttl that the settings allow", ErrInvalid,
 			layout, least, ttl)
 	}
 	return nil
@@ -128,7 +128,7 @@ func (p *Pools) fresh(pool string, request Request) (Shape, time.Duration) {
 	if request.NewShape != nil {
 		shape = request.NewShape.withDefaults()
 	}
-	if _, is := p.Pin(pool); !is && p.config.NewPools == Wait {
+	if _, is := p.Pin(pool); !is && p.config.NewPools == NewPoolsWait {
 		if seen, is := p.seen.get(pool); is {
 			shape, ttl = seen.Shape, seen.TTL
 		}

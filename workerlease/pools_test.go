@@ -15,7 +15,7 @@ import (
 
 func TestConfig(t *testing.T) {
 	for _, good := range []workerlease.Config{
-		{}, {NewPools: workerlease.Wait}, {NewPools: workerlease.Trust}, {Skew: time.Nanosecond}, {Skew: time.Minute}, {Cooldown: workerlease.MaxTTL},
+		{}, {NewPools: workerlease.NewPoolsWait}, {NewPools: workerlease.NewPoolsTrust}, {Skew: time.Nanosecond}, {Skew: time.Minute}, {Cooldown: workerlease.MaxTTL},
 		{LongestTTL: workerlease.MinTTL}, {LongestTTL: workerlease.MaxTTL},
 		{LongestTTL: 2 * time.Second, Pools: map[string]workerlease.Pin{"slow": {Shape: workerlease.Shape{Layout: "32/10/21@s", Epoch: epoch}, TTL: 3 * time.Second}}},
 	} {
@@ -70,16 +70,16 @@ func (p pools) create(t *testing.T) {
 	p.acquire(t, "granted-from", of(2))
 	wantIs(t, p.Create(t.Context(), "granted-from", of(2).Shape, 30*time.Second), workerlease.ErrExists, redisstore.ErrRefused)
 	for _, bad := range []workerlease.Shape{{Layout: "x"}, {Layout: "28/21/13@s"}, {Layout: "41/5/5/12", Datacenter: -1}, {Layout: "41/5/5/12", Datacenter: 32}, {Layout: "41/10/12", Datacenter: 1}} {
-		wantIs(t, p.Create(t.Context(), "bad", bad, 0), workerlease.ErrRequest, redisstore.ErrRefused)
+		wantIs(t, p.Create(t.Context(), "bad", bad, 0), workerlease.ErrInvalid, redisstore.ErrRefused)
 	}
 	for _, ttl := range []time.Duration{-1, 1, workerlease.MaxTTL + 1} {
-		wantIs(t, p.Create(t.Context(), "bad", of(2).Shape, ttl), workerlease.ErrRequest, redisstore.ErrRefused)
+		wantIs(t, p.Create(t.Context(), "bad", of(2).Shape, ttl), workerlease.ErrInvalid, redisstore.ErrRefused)
 	}
 	for _, pool := range []string{"", "a b", "a}", strings.Repeat("a", 201)} {
 		_, acquired := p.Acquire(t.Context(), pool, of(2))
 		_, renewed := p.Renew(t.Context(), workerlease.Lease{Pool: pool}, 0)
 		for what, err := range map[string]error{"Create": p.Create(t.Context(), pool, of(2).Shape, 0), "Acquire": acquired, "Renew": renewed} {
-			expect.Error(t, fmt.Sprintf("%s of pool %q", what, pool), err, workerlease.ErrRequest)
+			expect.Error(t, fmt.Sprintf("%s of pool %q", what, pool), err, workerlease.ErrInvalid)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func (p pools) listed(t *testing.T) {
 	for n := 1; n <= 30; n += 4 {
 		var got []string
 		for behind := ""; ; behind = got[len(got)-1] {
-			page, err := p.Names(t.Context(), "listed-", behind, n)
+			page, _, err := p.List(t.Context(), "listed-", behind, n)
 			if err != nil || len(page) > n {
 				t.Fatalf("%d names: %v %v", n, page, err)
 			}
@@ -126,20 +126,20 @@ func (p pools) listed(t *testing.T) {
 			t.Errorf("in pages of %d: %v", n, got)
 		}
 	}
-	all, err := p.Names(t.Context(), "", "", 1000)
+	all, _, err := p.List(t.Context(), "", "", 1000)
 	if err != nil || !slices.IsSorted(all) || !slices.Contains(all, "liste") || len(all) < 27 {
 		t.Errorf("Names: got %v, %v, want 27 or more in order, liste among them", all, err)
 	}
 	for _, n := range []int{-1, 0, 1001} {
-		_, err := p.Names(t.Context(), "", "", n)
-		wantIs(t, err, workerlease.ErrRequest, redisstore.ErrRefused)
+		_, _, err := p.List(t.Context(), "", "", n)
+		wantIs(t, err, workerlease.ErrInvalid, redisstore.ErrRefused)
 	}
 	// A list that was lost comes back as its pools are looked at.
 	p.lose(t, p.store.Key("workers", "names"))
 	if _, err := p.Ring(t.Context(), "listed-07", 0, 1); err != nil {
 		t.Fatalf("Ring listed-07: got error %v, want none", err)
 	}
-	all, err = p.Names(t.Context(), "", "", 10)
+	all, _, err = p.List(t.Context(), "", "", 10)
 	expect.Error(t, "Names after the list's loss", err, nil)
 	expect.Equal(t, "Names after the list's loss", all, []string{"listed-07"})
 }

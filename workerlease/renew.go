@@ -12,7 +12,7 @@ import (
 // Renew extends an open lease's window to one TTL from now, and returns the renewed lease; a window
 // never gets shorter. Pool, WorkerID and Token name the lease. The rest is the holder's proof if
 // Redis has lost it: a lease as last granted or renewed is recorded anew while its window is
-// provably open; without the proof it is lost. TTL 0 is the pool's. ErrRequest: it is out of
+// provably open; without the proof it is lost. TTL 0 is the pool's. ErrInvalid: it is out of
 // bounds. An *OtherPoolError: the lease has another shape than the pool's pin, or another TTL than
 // the pool. ErrLost: it has ended, was released, is another's, or is not proven.
 func (p *Pools) Renew(ctx context.Context, lease Lease, ack int) (Lease, error) {
@@ -27,7 +27,7 @@ func (p *Pools) Renew(ctx context.Context, lease Lease, ack int) (Lease, error) 
 		return Lease{}, ErrLost
 	}
 	// a pool with a leased id is not new
-	args := []any{lease.WorkerID, nonce, from, wanted(lease.TTL != 0, milliseconds(lease.TTL)), p.config.Skew.Milliseconds(), string(Wait)}
+	args := []any{lease.WorkerID, nonce, from, wanted(lease.TTL != 0, milliseconds(lease.TTL)), p.config.Skew.Milliseconds(), string(NewPoolsWait)}
 	reply, err := p.on(ack).Run(ctx, scripts.WorkerRenew, p.keys(lease.Pool),
 		append(append(args, proof(lease)...), p.longest(lease.Pool))...)
 	if err != nil {

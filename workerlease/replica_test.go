@@ -20,7 +20,7 @@ func replicated(t *testing.T) (pools, *redistest.SentinelSet) {
 	t.Helper()
 	set := redistest.StartSentinel(t, 2)
 	store := storetest.Open(t, redisstore.Config{URL: set.URL(), Ack: redisstore.AckAll, AckTimeout: 200 * time.Millisecond, Timeout: 5 * time.Second})
-	p := pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust, Skew: 100 * time.Millisecond}), store}
+	p := pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust, Skew: 100 * time.Millisecond}), store}
 	expect.Eventually(t, "both replicas acknowledge", func() bool { _, err := p.Acquire(t.Context(), "first", of(10)); return err == nil })
 	return p, set
 }
@@ -168,7 +168,7 @@ func TestHoldersOutliveAFailover(t *testing.T) {
 	all, set := replicated(t)
 	request := of(3)
 	one := all.store.WithAck(1)
-	p := pools{workerlease.New(one, workerlease.Config{NewPools: workerlease.Trust, Skew: 100 * time.Millisecond}), one}
+	p := pools{workerlease.New(one, workerlease.Config{NewPools: workerlease.NewPoolsTrust, Skew: 100 * time.Millisecond}), one}
 	holders, ids := p.several(t, request, 3)
 	before, err := p.Ring(t.Context(), "p", 0, 3)
 	expect.NoError(t, "Ring p", err)
@@ -206,7 +206,7 @@ func TestHoldersOfAClusterDependOnTheirShardOnly(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	store := storetest.Open(t, redisstore.Config{URL: cluster.URL()})
-	p := pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust}), store}
+	p := pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust}), store}
 	dead := cluster.MasterOf(store.Key("worker", "a"))
 	other := ""
 	for _, name := range []string{"b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n"} {

@@ -24,7 +24,7 @@ func TestTrustedRestartQuarantinesNoPool(t *testing.T) {
 		store := storetest.Open(t, redisstore.Config{URL: server.URL(), Restarts: restarts})
 		return pools{workerlease.New(store, workerlease.Config{}), store}
 	}
-	trusting := on(redisstore.TrustRestarts)
+	trusting := on(redisstore.RestartsTrust)
 	expect.Error(t, "declaring the pool", trusting.Create(t.Context(), "p", of(2).Shape, of(2).TTL), nil)
 	first := trusting.acquire(t, "p", of(2))
 	server.Stop() // in order, so that the file is whole
@@ -42,7 +42,7 @@ func TestTrustedRestartQuarantinesNoPool(t *testing.T) {
 	_, err := trusting.Renew(t.Context(), first, 0)
 	expect.Error(t, "renewing the lease of before", err, nil)
 
-	_, err = on(redisstore.WaitRestarts).Acquire(t.Context(), "p", of(2))
+	_, err = on(redisstore.RestartsWait).Acquire(t.Context(), "p", of(2))
 	expect.Error(t, "acquiring without trust", err, workerlease.ErrQuarantined)
 	_, err = trusting.Acquire(t.Context(), "p", of(2))
 	expect.Error(t, "acquiring after a process that waits", err, workerlease.ErrQuarantined)
@@ -52,7 +52,7 @@ func TestTrustedRestartQuarantinesNoPool(t *testing.T) {
 // unless none is believed.
 func TestRestartOfADurableServerQuarantinesNoPool(t *testing.T) {
 	t.Parallel()
-	for restarts, want := range map[redisstore.Restarts]error{redisstore.AutoRestarts: nil, redisstore.WaitRestarts: workerlease.ErrQuarantined} {
+	for restarts, want := range map[redisstore.Restarts]error{redisstore.RestartsAuto: nil, redisstore.RestartsWait: workerlease.ErrQuarantined} {
 		t.Run(string(restarts), func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")

@@ -18,9 +18,9 @@ type SlotState string
 
 // The states of a slot.
 const (
-	Free    SlotState = "free"    // it can be granted
-	Held    SlotState = "held"    // leased by the Redis server's clock
-	Cooling SlotState = "cooling" // its last lease has ended, and it rests
+	SlotStateFree    SlotState = "free"    // it can be granted
+	SlotStateHeld    SlotState = "held"    // leased by the Redis server's clock
+	SlotStateCooling SlotState = "cooling" // its last lease has ended, and it rests
 )
 
 // Slot is one worker id of a ring. One that was never leased has neither fence nor window.
@@ -69,7 +69,7 @@ func (r Ring) EndsAt() time.Time {
 // waits for its first grant.
 func (p *Pools) Ring(ctx context.Context, pool string, from, n int) (Ring, error) {
 	if from < 0 || from >= 1<<MaxBits || n < 1 || n > MaxSlots {
-		return Ring{}, fmt.Errorf("%w: from %d: 0 to %d; n %d: 1 to %d", ErrRequest, from, 1<<MaxBits-1, n, MaxSlots)
+		return Ring{}, fmt.Errorf("%w: from %d: 0 to %d; n %d: 1 to %d", ErrInvalid, from, 1<<MaxBits-1, n, MaxSlots)
 	}
 	ring, err := p.ring(ctx, pool, from, n)
 	if err == nil {
@@ -116,7 +116,7 @@ func (p *Pools) ring(ctx context.Context, pool string, from, n int) (Ring, error
 // identity. An empty one is a slot that was never leased.
 func readSlot(record string, now time.Time, cooldown time.Duration) (Slot, error) {
 	if record == "" {
-		return Slot{State: Free}, nil
+		return Slot{State: SlotStateFree}, nil
 	}
 	words := strings.SplitN(record, " ", 6)
 	if len(words) != 6 || words[4] != "h" && words[4] != "r" {
@@ -131,14 +131,14 @@ func readSlot(record string, now time.Time, cooldown time.Duration) (Slot, error
 		numbers[i] = n
 	}
 	slot := Slot{
-		State: Free, Identity: words[5], Fence: numbers[2],
+		State: SlotStateFree, Identity: words[5], Fence: numbers[2],
 		NotBefore: time.UnixMilli(numbers[0]).UTC(), NotAfter: time.UnixMilli(numbers[1]).UTC(),
 	}
 	switch {
 	case words[4] == "h" && slot.NotAfter.After(now):
-		slot.State = Held
+		slot.State = SlotStateHeld
 	case cooldown > 0 && slot.NotAfter.Add(cooldown).After(now):
-		slot.State = Cooling
+		slot.State = SlotStateCooling
 	}
 	return slot, nil
 }

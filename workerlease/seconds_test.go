@@ -16,12 +16,12 @@ func TestNoPoolOfSecondsBeginsWithATTLThatHoldsNone(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		seconds := of(2)
 		seconds.Shape.Layout, seconds.TTL = "32/10/21@s", 0
-		for _, config := range []workerlease.Config{{LongestTTL: 2 * time.Second}, {NewPools: workerlease.Trust, LongestTTL: 2999 * time.Millisecond}} {
+		for _, config := range []workerlease.Config{{LongestTTL: 2 * time.Second}, {NewPools: workerlease.NewPoolsTrust, LongestTTL: 2999 * time.Millisecond}} {
 			p := workerlease.New(store, config)
 			_, err := p.Acquire(t.Context(), "slow", seconds)
-			expect.Error(t, "Acquire without a ttl", err, workerlease.ErrRequest)
+			expect.Error(t, "Acquire without a ttl", err, workerlease.ErrInvalid)
 			expect.Contains(t, "Acquire without a ttl", err.Error(), "3s", "longest")
-			expect.Error(t, "Create without a ttl", p.Create(t.Context(), "slow", seconds.Shape, 0), workerlease.ErrRequest)
+			expect.Error(t, "Create without a ttl", p.Create(t.Context(), "slow", seconds.Shape, 0), workerlease.ErrInvalid)
 		}
 		enough := workerlease.New(store, workerlease.Config{LongestTTL: 3 * time.Second})
 		expect.MustEqual(t, "error of Create with room for seconds", enough.Create(t.Context(), "slow", seconds.Shape, 0), nil)

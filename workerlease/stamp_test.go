@@ -48,7 +48,7 @@ func TestIDsHaveTheLayoutOfThePoolWhateverTheProgramAsksFor(t *testing.T) {
 // holder of it waits for nothing.
 func TestStamperThatStampedNothingGivesItsWorkerIDBackUnused(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust})
+		pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust})
 		request := workerlease.Request{TTL: time.Hour, Identity: "me", Shape: workerlease.Shape{Layout: "41/10/12", Epoch: snowflake.DefaultEpoch}}
 		ids, err := pools.Stamp(t.Context(), "p", request, workerlease.HoldOptions{}, snowflake.Config{})
 		expect.NoError(t, "Stamp", err)
@@ -72,7 +72,7 @@ func TestShapeWithoutAnEpochHasTheDefaultOne(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		bare := workerlease.Shape{Layout: "41/10/12"}
 		pin := map[string]workerlease.Pin{"pinned": {Shape: bare}}
-		pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust, Pools: pin})
+		pools := workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust, Pools: pin})
 		expect.NoError(t, "Create without an epoch", pools.Create(t.Context(), "declared", bare, 0))
 		for _, pool := range []string{"new", "declared", "pinned"} {
 			for _, request := range []workerlease.Request{{Shape: bare}, {Shape: bare, WantEpoch: true}, {Shape: bare, NewShape: &bare}} {

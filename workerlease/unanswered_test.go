@@ -31,7 +31,7 @@ func TestRequestWithoutAnAnswerUsesUpOneWorkerID(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust})
+			p := workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust})
 			shape := workerlease.Shape{Layout: "41/1/21"} // two worker ids
 			request := workerlease.Request{Shape: shape, TTL: time.Hour}
 			if name == "held" {

@@ -31,7 +31,7 @@ type stamping struct {
 func newStamping(t *testing.T) *stamping {
 	t.Helper()
 	store, _ := storetest.Stepped(t)
-	s := &stamping{t: t, pools: workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust}), ids: map[snowflake.ID]string{}}
+	s := &stamping{t: t, pools: workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust}), ids: map[snowflake.ID]string{}}
 	if _, err := s.pools.Acquire(t.Context(), "p", of(1)); err != nil {
 		t.Fatalf("Acquire p: got error %v, want none", err)
 	}

@@ -17,7 +17,7 @@ import (
 func inBubble(t *testing.T, test func(*testing.T, pools)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.Open(t, redisstore.Config{URL: "embedded:"})
-		test(t, pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust}), store})
+		test(t, pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust}), store})
 	})
 }
 
@@ -31,11 +31,11 @@ func TestLeaseEndsWithItsWindowAndIsNeverRevived(t *testing.T) {
 			expect.NoError(t, "Ring p", err)
 			return ring.Slots[0].State
 		}
-		if got := state(); got != workerlease.Held {
+		if got := state(); got != workerlease.SlotStateHeld {
 			t.Errorf("a millisecond before its end it is %s", got)
 		}
 		time.Sleep(time.Millisecond)
-		if got := state(); got != workerlease.Free {
+		if got := state(); got != workerlease.SlotStateFree {
 			t.Errorf("at its end it is %s", got)
 		}
 		for range 3 {

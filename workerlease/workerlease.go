@@ -34,12 +34,12 @@ type NewPools string
 
 // The treatments of an unknown pool.
 const (
-	// Wait takes it for lost: nothing is granted until every window that may be open has ended. It
-	// is the default.
-	Wait NewPools = "wait"
-	// Trust takes it for new: it grants at once. After a loss of the whole pool its ids can be in
-	// use twice.
-	Trust NewPools = "trust"
+	// NewPoolsWait takes it for lost: nothing is granted until every window that may be open has
+	// ended. It is the default.
+	NewPoolsWait NewPools = "wait"
+	// NewPoolsTrust takes it for new: it grants at once. After a loss of the whole pool its ids can
+	// be in use twice.
+	NewPoolsTrust NewPools = "trust"
 )
 
 // Config is the settings of pools, which all clients of a pool must share. The zero value of each
@@ -64,9 +64,9 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.NewPools = cmp.Or(c.NewPools, Wait)
+	c.NewPools = cmp.Or(c.NewPools, NewPoolsWait)
 	c.Skew = cmp.Or(c.Skew, time.Second)
-	if c.LongestTTL == 0 && c.NewPools == Wait {
+	if c.LongestTTL == 0 && c.NewPools == NewPoolsWait {
 		c.LongestTTL = DefaultTTL
 	}
 	if c.Skew > 0 {
@@ -80,7 +80,7 @@ func (c Config) withDefaults() Config {
 func (c Config) Check() error {
 	c = c.withDefaults()
 	switch {
-	case c.NewPools != Wait && c.NewPools != Trust:
+	case c.NewPools != NewPoolsWait && c.NewPools != NewPoolsTrust:
 		return fmt.Errorf("workerlease: new pools %q: wait or trust", c.NewPools)
 	case c.Skew < time.Millisecond || c.Skew > time.Minute:
 		return fmt.Errorf("workerlease: skew %v: 1ms to 1m", c.Skew)
@@ -148,12 +148,12 @@ func (s Shape) read() (snowflake.Layout, error) {
 	layout, err := snowflake.ParseLayout(s.Layout)
 	switch {
 	case err != nil:
-		return layout, fmt.Errorf("%w: %w", ErrRequest, err)
+		return layout, fmt.Errorf("%w: %w", ErrInvalid, err)
 	case layout.Datacenter+layout.Worker > MaxBits:
 		return layout, fmt.Errorf("%w: layout %v: a worker id that is leased has %d bits at most with the datacenter's",
-			ErrRequest, layout, MaxBits)
+			ErrInvalid, layout, MaxBits)
 	case s.Datacenter < 0 || s.Datacenter >= 1<<layout.Datacenter:
-		return layout, fmt.Errorf("%w: datacenter %d: 0 to %d in layout %v", ErrRequest, s.Datacenter, 1<<layout.Datacenter-1, layout)
+		return layout, fmt.Errorf("%w: datacenter %d: 0 to %d in layout %v", ErrInvalid, s.Datacenter, 1<<layout.Datacenter-1, layout)
 	}
 	return layout, nil
 }
@@ -192,11 +192,11 @@ func (r Request) read() (snowflake.Layout, error) {
 func (r Request) check(layout snowflake.Layout) error {
 	switch least := ShortestTTL(layout); {
 	case r.TTL != 0 && r.TTL < least:
-		return fmt.Errorf("%w: ttl %v: at least %v in layout %v", ErrRequest, r.TTL, least, layout)
+		return fmt.Errorf("%w: ttl %v: at least %v in layout %v", ErrInvalid, r.TTL, least, layout)
 	case r.Identity != "" && !names.Valid(r.Identity):
-		return fmt.Errorf("%w: identity: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrRequest)
+		return fmt.Errorf("%w: identity: up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -", ErrInvalid)
 	case r.Ack < 0 || r.Ack > 100:
-		return fmt.Errorf("%w: ack %d: 0 to 100 replicas", ErrRequest, r.Ack)
+		return fmt.Errorf("%w: ack %d: 0 to 100 replicas", ErrInvalid, r.Ack)
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func ShortestTTL(layout snowflake.Layout) time.Duration { return max(MinTTL, 3*l
 type Lease = holder.Lease
 
 // Acquire leases a worker id. The errors: ErrExhausted, ErrQuarantined, ErrEnded, an
-// *OtherPoolError, ErrOtherPool if processes allow different longest TTLs, ErrRequest;
+// *OtherPoolError, ErrOtherPool if processes allow different longest TTLs, ErrInvalid;
 // redisstore.ErrUnavailable (nothing was done), redisstore.ErrUnknownOutcome (a slot may be taken
 // until its TTL has passed, or the next call for this pool and identity has got it). The pool's
 // name must hold no brace.

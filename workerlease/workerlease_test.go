@@ -33,7 +33,7 @@ type pools struct {
 
 func TestPools(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		p := pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust}), store}
+		p := pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust}), store}
 		t.Run("grant the first worker id for a window from now", p.firstGrant)
 		t.Run("grant worker ids in turn and are exhausted then", p.inTurn)
 		t.Run("grant the slot that has been free longest", p.longestFree)
@@ -217,15 +217,15 @@ func (p pools) badRequest(t *testing.T) {
 		request := of(2)
 		change(&request)
 		_, err := p.Acquire(t.Context(), "refused", request)
-		wantIs(t, err, workerlease.ErrRequest, redisstore.ErrRefused)
+		wantIs(t, err, workerlease.ErrInvalid, redisstore.ErrRefused)
 		// which does not help
 		_, held := p.Hold(t.Context(), "refused", request, workerlease.HoldOptions{Patience: time.Hour})
-		if wantIs(t, held, workerlease.ErrRequest, redisstore.ErrRefused); t.Failed() {
+		if wantIs(t, held, workerlease.ErrInvalid, redisstore.ErrRefused); t.Failed() {
 			t.Fatalf("a request that is refused: %s", name)
 		}
 	}
 	_, err := p.Ring(t.Context(), "refused", 0, 1)
-	wantIs(t, err, workerlease.ErrUnknown, redisstore.ErrRefused)
+	wantIs(t, err, workerlease.ErrNotFound, redisstore.ErrRefused)
 }
 
 func (p pools) ended(t *testing.T) {
@@ -234,7 +234,7 @@ func (p pools) ended(t *testing.T) {
 	_, err := p.Acquire(ctx, "ended", of(2))
 	wantIs(t, err, redisstore.ErrUnavailable, context.Canceled)
 	_, err = p.Ring(t.Context(), "ended", 0, 1)
-	wantIs(t, err, workerlease.ErrUnknown, redisstore.ErrRefused)
+	wantIs(t, err, workerlease.ErrNotFound, redisstore.ErrRefused)
 
 	lease := p.acquire(t, "ended", of(2))
 	_, err = p.Renew(ctx, lease, 0)

@@ -108,7 +108,7 @@ func (o ours) add(ctx context.Context, key string, by int64) (first, value int64
 		return value, value, err
 	}
 	got, err := o.IncrBy(ctx, key, by)
-	return got.First, got.Value, err
+	return got.First, got.Last, err
 }
 
 func (o ours) Close() error { return errors.Join(o.Counters.Close(), o.store.Close()) }

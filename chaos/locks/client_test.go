@@ -31,7 +31,7 @@ func requestOf(w wish) lock.Request {
 	request := lock.Request{TTL: cmp.Or(w.TTL, ttl), Wait: cmp.Or(w.Wait, 10*time.Second)}
 	switch {
 	case w.Shared:
-		request.Mode = lock.Shared
+		request.Mode = lock.ModeShared
 	case w.Permits > 0:
 		request.Permits, request.Capacity = w.Permits, capacity
 	}
@@ -75,7 +75,7 @@ var openers = map[string]func(ctx context.Context, task chaostest.Task) (locker,
 		if err != nil {
 			return nil, err
 		}
-		return &fenced{store, lock.New(store, lock.Config{Window: window, AfterLoss: lock.WaitAfterLoss, LongestTTL: ttl, Skew: ttl / 5})}, nil
+		return &fenced{store, lock.New(store, lock.Config{Window: window, AfterLoss: lock.AfterLossWait, LongestTTL: ttl, Skew: ttl / 5})}, nil
 	},
 	"naive": func(_ context.Context, task chaostest.Task) (locker, error) { return openNaive(task.Store) },
 }

@@ -23,7 +23,7 @@ func TestReadersLetInTogetherHaveFencesOfTheirOwn(t *testing.T) {
 	var all sync.WaitGroup
 	for range readers {
 		all.Go(func() {
-			held, err := l.locks.locks.Acquire(t.Context(), waitedFor, lock.Request{Mode: lock.Shared})
+			held, err := l.locks.locks.Acquire(t.Context(), waitedFor, lock.Request{Mode: lock.ModeShared})
 			if err != nil {
 				t.Errorf("a reader: got error %v, want the lock", err)
 				return

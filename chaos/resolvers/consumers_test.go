@@ -203,7 +203,7 @@ func runConsumer() error {
 		result, err := idempotency.Result{}, errors.New("there is no job")
 		if id != "" {
 			options := idempotency.ClaimOptions{Lease: time.Second, Resolve: b.resolver}
-			result, err = tokens.Do(ctx, idempotency.ClientKey("", "jobs", id), options, func(ctx context.Context, attempt *idempotency.Attempt) ([]byte, error) {
+			result, err = tokens.Do(ctx, idempotency.Key{Scope: "jobs", ID: id}, options, func(ctx context.Context, attempt *idempotency.Attempt) ([]byte, error) {
 				if _, err := b.db.ExecContext(ctx, fmt.Sprintf("INSERT INTO begun (pid) VALUES (%d)", os.Getpid())); err != nil {
 					return nil, err
 				}

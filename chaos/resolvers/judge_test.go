@@ -43,9 +43,9 @@ func (b *bank) resolver(ctx context.Context, about idempotency.Operation) (said 
 	case err != nil:
 		return said, err
 	case !answer.Valid:
-		return idempotency.Resolution{Decision: idempotency.NotBegun}, nil
+		return idempotency.Resolution{Decision: idempotency.DecisionNotBegun}, nil
 	}
-	return idempotency.Resolution{Decision: idempotency.Happened, Answer: idempotency.Answer{Status: http.StatusOK, Body: []byte(answer.String)}}, nil
+	return idempotency.Resolution{Decision: idempotency.DecisionHappened, Answer: idempotency.Answer{Status: http.StatusOK, Body: []byte(answer.String)}}, nil
 }
 
 // isDeadlock reports whether a transaction was rolled back for another one's sake, by MySQL's error

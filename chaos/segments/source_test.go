@@ -66,9 +66,9 @@ func openDatabase(text string) (d database, err error) {
 
 func (d database) dialect() segment.Dialect {
 	if d.kind == sqltest.PostgreSQL {
-		return segment.PostgreSQL
+		return segment.DialectPostgreSQL
 	}
-	return segment.MySQL
+	return segment.DialectMySQL
 }
 
 func (d database) leaf() *segment.LeafAlloc {
@@ -97,5 +97,5 @@ func (r onRedis) Take(ctx context.Context, tag string, wanted int64) (segment.Ra
 	if err != nil {
 		return segment.Range{}, err
 	}
-	return segment.Range{Lo: got.First, Hi: got.Value + 1, Step: step}, nil
+	return segment.Range{Lo: got.First, Hi: got.Last + 1, Step: step}, nil
 }

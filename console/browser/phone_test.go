@@ -102,7 +102,7 @@ func TestPoolsShowHowFullTheirRingsAre(t *testing.T) {
 
 // Why ids are refused has an answer at each place where somebody looks: calm, with the way out.
 func TestPoolNewToThisRedisSaysHowItGoesOn(t *testing.T) {
-	s := serve(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.Wait}})
+	s := serve(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.NewPoolsWait}})
 	s.send(503, "GET", "/id/snowflake/orders", "")
 	b := open(t, s.page("overview"))
 	b.shows(".needs .calm", "Pool orders is new to this Redis")

@@ -52,7 +52,7 @@ func TestPicturesOfEveryViewAreInTheDocuments(t *testing.T) {
 }
 
 func takePictures(t *testing.T) {
-	s := serve(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.Trust, Cooldown: time.Hour}, Console: server.ConsoleConfig{Durability: "as this Redis is configured; WARNING: with ack 0 a failover can lose confirmed writes and hand values out twice (--ack N waits for N replicas)"}})
+	s := serve(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.NewPoolsTrust, Cooldown: time.Hour}, Console: server.ConsoleConfig{Durability: "as this Redis is configured; WARNING: with ack 0 a failover can lose confirmed writes and hand values out twice (--ack N waits for N replicas)"}})
 	b := open(t, s.page("counters"))
 	b.size(1280, 800)
 	b.shows(".count", "No counters yet")

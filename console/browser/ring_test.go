@@ -17,7 +17,7 @@ import (
 )
 
 func TestRingShowsEverySlotAndOneInFull(t *testing.T) {
-	s := serve(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.Wait, Cooldown: time.Hour, LongestTTL: time.Hour}})
+	s := serve(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.NewPoolsWait, Cooldown: time.Hour, LongestTTL: time.Hour}})
 	s.send(201, "PUT", "/worker/fleet", `{"ttl_ms":600000}`)
 	for i := range 3 {
 		s.send(201, "POST", "/worker/fleet", fmt.Sprintf(`{"identity":"box-%d"}`, i))
@@ -106,7 +106,7 @@ func TestQuarantineOfAPoolIsCountedDown(t *testing.T) {
 // A pool that this Redis does not know has no ring before its first grant, and is asked about all
 // the while.
 func TestPoolThatWaitsForItsFirstGrantIsCountedDown(t *testing.T) {
-	s := serve(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.Wait, LongestTTL: time.Hour}})
+	s := serve(t, server.Config{Workers: workerlease.Config{NewPools: workerlease.NewPoolsWait, LongestTTL: time.Hour}})
 	s.send(503, "POST", "/worker/fleet", "")
 	b := open(t, s.page("workers/fleet"), "status 503", "503 (Service")
 	b.until("it counts down", `document.querySelector('main').textContent.includes('none for 59 min')`)

@@ -34,7 +34,7 @@ func serve(t *testing.T, config server.Config) *service {
 	config.Store = s.store
 	config.RequestTimeout = time.Hour // who waits for a lock waits as long as the test needs
 	if config.Workers.NewPools == "" {
-		config.Workers.NewPools = workerlease.Trust
+		config.Workers.NewPools = workerlease.NewPoolsTrust
 	}
 	inner := server.New(config)
 	web := httptest.NewServer(inner.Handler())

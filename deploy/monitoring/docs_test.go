@@ -86,7 +86,7 @@ func TestMetricsAreCalledWhatTheyAre(t *testing.T) {
 		switch {
 		case !strings.HasPrefix(metric.Name, "coatcheck_"):
 			t.Errorf("%s does not begin with coatcheck_", metric.Name)
-		case (metric.Kind == metrics.Counter) != strings.HasSuffix(metric.Name, "_total"):
+		case (metric.Kind == metrics.KindCounter) != strings.HasSuffix(metric.Name, "_total"):
 			t.Errorf("%s is a %s", metric.Name, metric.Kind)
 		case metric.Help == "" || !strings.HasSuffix(metric.Help, "."):
 			t.Errorf("%s: %q is no sentence", metric.Name, metric.Help)

@@ -41,12 +41,12 @@ func fallSilent(t *testing.T, tokens *idempotency.Tokens, n int) {
 	t.Helper()
 	for i := range n {
 		options := idempotency.ClaimOptions{Fingerprint: "f", Route: "POST /payments", Lease: idempotency.MinLease}
-		if _, err := tokens.Claim(t.Context(), idempotency.ClientKey("", "POST /payments", fmt.Sprint(i)), options); err != nil {
+		if _, err := tokens.Claim(t.Context(), idempotency.Key{Scope: "POST /payments", ID: fmt.Sprint(i)}, options); err != nil {
 			t.Fatalf("claim %d: %v", i, err)
 		}
 	}
 	for {
-		list, _, err := tokens.InDoubt(t.Context(), idempotency.DoubtPage{})
+		list, _, err := tokens.List(t.Context(), "", "", 100)
 		if err != nil {
 			t.Fatalf("listing what is in doubt: %v", err)
 		}

@@ -138,7 +138,7 @@ var faults = []struct {
 		var calls sync.WaitGroup
 		for i := range 20 {
 			calls.Go(func() {
-				_, _ = l.tokens.Claim(s.Context(), idempotency.ClientKey("p", "s", fmt.Sprint(i)), idempotency.ClaimOptions{Fingerprint: "f"})
+				_, _ = l.tokens.Claim(s.Context(), idempotency.Key{Principal: "p", Scope: "s", ID: fmt.Sprint(i)}, idempotency.ClaimOptions{Fingerprint: "f"})
 			})
 			calls.Go(func() { _, _ = l.locks.TryAcquire(s.Context(), fmt.Sprint(i), lock.Request{}) })
 		}
@@ -157,8 +157,8 @@ var faults = []struct {
 	// a program that only shares the Redis has none of them
 	{"CoatcheckTokensInDoubt", func(s *scene) { s.library(workerlease.Config{}, &source{}).doubts() }},
 	{"CoatcheckAnswersNotRecorded", func(s *scene) {
-		l, key := s.library(workerlease.Config{}, &source{}), idempotency.ClientKey("p", "payments", "1")
-		options := idempotency.ClaimOptions{Fingerprint: "f", Policy: idempotency.Takeover, Lease: idempotency.MinLease}
+		l, key := s.library(workerlease.Config{}, &source{}), idempotency.Key{Principal: "p", Scope: "payments", ID: "1"}
+		options := idempotency.ClaimOptions{Fingerprint: "f", Policy: idempotency.PolicyTakeover, Lease: idempotency.MinLease}
 		s.scrape()
 		first, err := l.tokens.Claim(s.Context(), key, options)
 		expect.NoError(s, "the first claim", err)
@@ -202,7 +202,7 @@ var faults = []struct {
 		s.scrape()
 	}},
 	{"CoatcheckWorkerIdsLost", func(s *scene) {
-		l := s.library(workerlease.Config{NewPools: workerlease.Trust}, &source{})
+		l := s.library(workerlease.Config{NewPools: workerlease.NewPoolsTrust}, &source{})
 		lease := l.takeAll(workerlease.MinTTL)[0]
 		s.scrape()
 		expect.Eventually(s, "the lease has ended, and its holder was paused", func() bool {
@@ -215,11 +215,11 @@ var faults = []struct {
 		s.scrape()
 	}},
 	{"CoatcheckStampsNothing", func(s *scene) {
-		other := s.library(workerlease.Config{NewPools: workerlease.Trust}, &source{})
+		other := s.library(workerlease.Config{NewPools: workerlease.NewPoolsTrust}, &source{})
 		s.service(server.Config{})
 		s.scrape()
 		held := other.takeAll(10 * time.Second)
-		p := s.service(server.Config{IDPool: "orders", Workers: workerlease.Config{NewPools: workerlease.Trust}})
+		p := s.service(server.Config{IDPool: "orders", Workers: workerlease.Config{NewPools: workerlease.NewPoolsTrust}})
 		p.want(503, "GET", "/id/snowflake", "")
 		s.scrape()
 		other.giveBack(held)
@@ -261,7 +261,7 @@ var faults = []struct {
 		s.scrape()
 	}},
 	{"CoatcheckLocksInDoubt", func(s *scene) {
-		p := s.service(server.Config{Locks: lock.Config{AfterLoss: lock.WaitAfterLoss, LongestTTL: 5 * time.Second}})
+		p := s.service(server.Config{Locks: lock.Config{AfterLoss: lock.AfterLossWait, LongestTTL: 5 * time.Second}})
 		p.want(201, "POST", "/lock/report", "{}")
 		s.scrape()
 		do(s, s.redis, "FLUSHALL")
@@ -320,12 +320,12 @@ var faults = []struct {
 		s.scrape()
 	}},
 	{"", func(s *scene) { // nobody asks for a pool after an ordinary restart
-		l := s.library(workerlease.Config{NewPools: workerlease.Trust}, &source{})
+		l := s.library(workerlease.Config{NewPools: workerlease.NewPoolsTrust}, &source{})
 		_, err := l.pools.Acquire(s.Context(), "orders", workerlease.Request{})
 		expect.NoError(s, "Acquire", err)
 		s.scrape()
 		s.restart()
-		expect.Eventually(s, "Redis answers", func() bool { _, err := l.pools.Names(s.Context(), "", "", 1); return err == nil })
+		expect.Eventually(s, "Redis answers", func() bool { _, _, err := l.pools.List(s.Context(), "", "", 1); return err == nil })
 		s.scrape()
 		s.scrape()
 	}},
@@ -431,7 +431,7 @@ const (
 var twoIDs = workerlease.Shape{Layout: "41/1/21"}
 
 func exhaust(s *scene) {
-	l := s.library(workerlease.Config{NewPools: workerlease.Trust}, &source{})
+	l := s.library(workerlease.Config{NewPools: workerlease.NewPoolsTrust}, &source{})
 	s.scrape()
 	held := l.takeAll(0)
 	s.scrape()
@@ -462,7 +462,7 @@ func (l *library) giveBack(held []workerlease.Lease) {
 // layoutWith is the fault of a layout that ends after a time, until the pool has a wider one.
 func layoutWith(left time.Duration) func(s *scene) {
 	return func(s *scene) {
-		l := s.library(workerlease.Config{NewPools: workerlease.Trust}, &source{})
+		l := s.library(workerlease.Config{NewPools: workerlease.NewPoolsTrust}, &source{})
 		s.scrape()
 		epoch := time.Now().Add(left - (1<<40)*time.Millisecond).Truncate(time.Millisecond)
 		err := l.pools.Create(s.Context(), "orders", workerlease.Shape{Layout: "40/10/13", Epoch: epoch}, 0)
@@ -553,7 +553,7 @@ func (l *library) doubts() {
 	found, err := l.tokens.Doubts(l.Context())
 	expect.NoError(l, "Doubts", err)
 	for _, operation := range found.Oldest {
-		err := l.tokens.Settle(l.Context(), operation.Name, idempotency.Settlement{Decision: idempotency.Refuse})
+		err := l.tokens.Settle(l.Context(), operation.Name, idempotency.Settlement{Decision: idempotency.DecisionRefuse})
 		expect.NoError(l, "Settle", err)
 	}
 	l.scrape()

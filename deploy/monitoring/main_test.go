@@ -92,7 +92,7 @@ func (p programs) known() known {
 	for _, registry := range []*metrics.Registry{p.service, p.gateway, p.library} {
 		for _, metric := range registry.Listed() {
 			names := []string{metric.Name}
-			if metric.Kind == metrics.Histogram {
+			if metric.Kind == metrics.KindHistogram {
 				names = []string{metric.Name + "_bucket", metric.Name + "_sum", metric.Name + "_count"}
 				all.add(names[0], "le")
 			}

@@ -72,7 +72,7 @@ func (s *scene) scrape() {
 func (s *scene) store(counted *metrics.Store) *redisstore.Store {
 	s.Helper()
 	store, err := redisstore.OpenConfig(s.Context(), redisstore.Config{URL: s.url, Timeout: timeout, Ack: s.ack, AckTimeout: timeout / 4,
-		Observers: []observe.Observer{counted}})
+		Observers: []observe.Observer{counted.Observer()}})
 	expect.MustEqual(s, "error of OpenConfig", err, nil)
 	s.Cleanup(func() { _ = store.Close() })
 	return store

@@ -27,7 +27,7 @@ func TestCheckFenceSQLRefusesAPausedHolder(t *testing.T) {
 	}
 	write := func(who string, balance int, fence, want int64) {
 		t.Helper()
-		result, err := db.ExecContext(ctx, lock.CheckFenceSQL("account", "id", "balance"), balance, fence, "ann", fence)
+		result, err := db.ExecContext(ctx, lock.CheckFenceSQL(lock.PlaceholderQuestion, "account", "id", "balance"), balance, fence, "ann", fence)
 		expect.NoError(t, "an update that checks its fence", err)
 		n, err := result.RowsAffected()
 		expect.Error(t, who, err, nil)

@@ -147,7 +147,7 @@ func TestOneFenceForAnAccountWouldRefuseARightfulTransfer(t *testing.T) {
 		key   string
 		fence *int64
 	}{{"a", &earlier}, {"b", &later}} {
-		_, err := s.tokens.Do(t.Context(), idempotency.ClientKey("", "transfers", row.key), idempotency.ClaimOptions{}, func(ctx context.Context, attempt *idempotency.Attempt) ([]byte, error) {
+		_, err := s.tokens.Do(t.Context(), idempotency.Key{Scope: "transfers", ID: row.key}, idempotency.ClaimOptions{}, func(ctx context.Context, attempt *idempotency.Attempt) ([]byte, error) {
 			*row.fence = attempt.Fence
 			return nil, nil
 		})

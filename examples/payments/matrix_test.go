@@ -28,12 +28,12 @@ type protection struct {
 }
 
 var protections = []protection{
-	{"hold", idempotency.Hold, false, false},
-	{"hold-unique", idempotency.Hold, true, false},
-	{"takeover", idempotency.Takeover, false, false},
-	{"takeover-fence", idempotency.Takeover, false, true},
-	{"takeover-unique", idempotency.Takeover, true, false},
-	{"takeover-both", idempotency.Takeover, true, true},
+	{"hold", idempotency.PolicyHold, false, false},
+	{"hold-unique", idempotency.PolicyHold, true, false},
+	{"takeover", idempotency.PolicyTakeover, false, false},
+	{"takeover-fence", idempotency.PolicyTakeover, false, true},
+	{"takeover-unique", idempotency.PolicyTakeover, true, false},
+	{"takeover-both", idempotency.PolicyTakeover, true, true},
 }
 
 // effects is where the operations of one protection have their effect: each row is one time that it

@@ -78,7 +78,7 @@ var (
 // refuse answers with what an error is, and says first what becomes of the attempt, which decides
 // what a repeat will hear:
 //
-//   - NotBegun, if this attempt provably did nothing: the key is free again, and the same or a
+//   - Release, if this attempt provably did nothing: the key is free again, and the same or a
 //     corrected request may run.
 //   - InDoubt, if it is not this attempt that knows the outcome: the next one may run under
 //     takeover, and finds out in the ledger.
@@ -91,23 +91,23 @@ func (s *service) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	wrong, isFault := errors.AsType[*fault](err)
 	switch {
 	case isFault:
-		attempt.NotBegun()
+		attempt.Release()
 		wrong.Write(w)
 	case errors.Is(err, errFunds):
 		insufficientFunds.Write(w)
 	case errors.Is(err, errOther):
-		attempt.NotBegun()
+		attempt.Release()
 		writeProblem(w, idempotency.ErrMismatch)
 	case errors.Is(err, errSuperseded):
-		attempt.InDoubt()
+		attempt.Abandon()
 		s.log.Warn("the fence refused an attempt that a newer one has overtaken", "attempt", attempt.Number, "fence", attempt.Fence)
 		writeProblem(w, idempotency.ErrSuperseded)
 	case errors.Is(err, errUnknown):
-		attempt.InDoubt()
+		attempt.Abandon()
 		s.log.Error("a commit failed, and may have taken effect", "error", err)
 		writeProblem(w, redisstore.ErrUnknownOutcome)
 	default:
-		attempt.NotBegun()
+		attempt.Release()
 		s.log.Error("the ledger failed", "error", err)
 		ledgerUnavailable.Write(w)
 	}

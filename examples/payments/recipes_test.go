@@ -122,9 +122,9 @@ func (o operations) resolve(ctx context.Context, about idempotency.Operation) (s
 		expect.NoError(o.t, statement, err)
 	}
 	if !answer.Valid {
-		return idempotency.Resolution{Decision: idempotency.NotBegun}, nil
+		return idempotency.Resolution{Decision: idempotency.DecisionNotBegun}, nil
 	}
-	return idempotency.Resolution{Decision: idempotency.Happened, Answer: idempotency.Answer{Status: 201, Body: []byte(answer.String)}}, nil
+	return idempotency.Resolution{Decision: idempotency.DecisionHappened, Answer: idempotency.Answer{Status: 201, Body: []byte(answer.String)}}, nil
 }
 
 func (o operations) effects(ctx context.Context, operation string) (n int, err error) {

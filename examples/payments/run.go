@@ -152,7 +152,7 @@ func (p *program) answer(ctx context.Context, listener net.Listener, s *service)
 // banner tells what runs and what to try.
 func (p *program) banner(at net.Addr, store *redisstore.Store) {
 	redis := store.Address()
-	if store.Mode() == redisstore.Embedded {
+	if store.Mode() == redisstore.ModeEmbedded {
 		redis = "embedded: in memory, for one process; its keys and answers are gone when this process ends, the ledger's rows are not"
 	}
 	fmt.Fprintf(p.stdout, `payments, an example of coatcheck

@@ -27,8 +27,8 @@ func newService(store *redisstore.Store, ledger *ledger, lease time.Duration, lo
 // routes is the whole service on a page.
 func (s *service) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("POST /payments", s.guard("payments", idempotency.Hold, s.pay))
-	mux.Handle("POST /transfers", s.guard("transfers", idempotency.Takeover, s.move))
+	mux.Handle("POST /payments", s.guard("payments", idempotency.PolicyHold, s.pay))
+	mux.Handle("POST /transfers", s.guard("transfers", idempotency.PolicyTakeover, s.move))
 	mux.Handle("GET /payments", s.answer(http.StatusOK, s.listPayments))
 	mux.Handle("GET /accounts", s.answer(http.StatusOK, s.listAccounts))
 

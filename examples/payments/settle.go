@@ -20,8 +20,8 @@ import (
 // such operations to a person, who can wait until the attempt is gone for good.
 func (s *service) settle(ctx context.Context) (settled int, err error) {
 	const atOnce = 100
-	for page, more := (idempotency.DoubtPage{Prefix: "payments", Max: atOnce}), true; more; more = page.Cursor != "" {
-		list, next, err := s.tokens.InDoubt(ctx, page)
+	for after, more := "", true; more; more = after != "" {
+		list, next, err := s.tokens.List(ctx, "payments", after, atOnce)
 		if err != nil {
 			return settled, err
 		}
@@ -32,7 +32,7 @@ func (s *service) settle(ctx context.Context) (settled int, err error) {
 			}
 			settled += done
 		}
-		page.Cursor = next
+		after = next
 	}
 	return settled, nil
 }
@@ -59,7 +59,7 @@ func (s *service) settleOne(ctx context.Context, operation string) (settled int,
 func (s *service) found(ctx context.Context, operation string) (idempotency.Settlement, error) {
 	made, there, err := s.ledger.made(ctx, operation)
 	if err != nil || !there {
-		return idempotency.Settlement{Decision: idempotency.NotBegun}, err
+		return idempotency.Settlement{Decision: idempotency.DecisionNotBegun}, err
 	}
 	var body bytes.Buffer
 	if err := json.NewEncoder(&body).Encode(made); err != nil {
@@ -67,7 +67,7 @@ func (s *service) found(ctx context.Context, operation string) (idempotency.Sett
 	}
 	header := http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"no-store"}}
 	return idempotency.Settlement{
-		Decision: idempotency.Happened,
+		Decision: idempotency.DecisionHappened,
 		Answer:   idempotency.Answer{Status: http.StatusCreated, Header: header, Body: body.Bytes()},
 	}, nil
 }

@@ -78,7 +78,7 @@ func (c *consumer) handle(ctx context.Context, messages []redis.XMessage) error 
 			return ctx.Err()
 		}
 		to, _ := message.Values["to"].(string)
-		key := idempotency.ClientKey("", stream, message.ID)
+		key := idempotency.Key{Scope: stream, ID: message.ID}
 		options := idempotency.ClaimOptions{Lease: c.lease, Route: stream, RequestID: message.ID}
 		whole := context.WithoutCancel(ctx)
 		_, err := c.tokens.Do(whole, key, options, func(ctx context.Context, attempt *idempotency.Attempt) ([]byte, error) {

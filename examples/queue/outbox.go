@@ -39,8 +39,8 @@ func (o *outbox) operations(ctx context.Context) (map[string]bool, error) {
 // silent have ended for certain: one that was only paused could still send what "not begun" says
 // was not, so that with such ones a person has to settle (coatcheck operation settle).
 func settle(ctx context.Context, tokens *idempotency.Tokens, mails *outbox) (happened, not int, err error) {
-	for page, more := (idempotency.DoubtPage{Prefix: stream}), true; more; more = page.Cursor != "" {
-		list, next, err := tokens.InDoubt(ctx, page)
+	for after, more := "", true; more; more = after != "" {
+		list, next, err := tokens.List(ctx, stream, after, 100)
 		if err != nil {
 			return happened, not, err
 		}
@@ -62,7 +62,7 @@ func settle(ctx context.Context, tokens *idempotency.Tokens, mails *outbox) (hap
 				not++
 			}
 		}
-		page.Cursor = next
+		after = next
 	}
 	return happened, not, nil
 }
@@ -70,7 +70,7 @@ func settle(ctx context.Context, tokens *idempotency.Tokens, mails *outbox) (hap
 // settlement is what to say of an operation whose mail was sent, or was not.
 func settlement(happened bool) idempotency.Settlement {
 	if !happened {
-		return idempotency.Settlement{Decision: idempotency.NotBegun}
+		return idempotency.Settlement{Decision: idempotency.DecisionNotBegun}
 	}
-	return idempotency.Settlement{Decision: idempotency.Happened, Answer: idempotency.Answer{Status: 200}}
+	return idempotency.Settlement{Decision: idempotency.DecisionHappened, Answer: idempotency.Answer{Status: 200}}
 }

@@ -8,7 +8,7 @@ replace (
 )
 
 require (
-	github.com/coatcheck/coatcheck v0.0.0-00010101000000-000000000000
+	github.com/coatcheck/coatcheck v1.0.0-rc.2
 	github.com/coatcheck/coatcheck/idempotency/ginmw v0.0.0-00010101000000-000000000000
 	github.com/gin-contrib/timeout v1.2.1
 	github.com/gin-gonic/gin v1.12.0

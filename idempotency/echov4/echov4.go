@@ -41,7 +41,7 @@ func Wrap(middleware func(http.Handler) http.Handler) echo.MiddlewareFunc {
 					errors.Is(c.Request().Context().Err(), context.DeadlineExceeded):
 					// a limit within has ended the handler, which has said nothing
 					if attempt, isGuarded := idempotency.FromContext(r.Context()); isGuarded {
-						attempt.InDoubt()
+						attempt.Abandon()
 					}
 					response.WriteHeader(http.StatusGatewayTimeout)
 				case err != nil:

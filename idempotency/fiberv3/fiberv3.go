@@ -73,7 +73,7 @@ func Wrap(middleware func(http.Handler) http.Handler) fiber.Handler {
 
 // run runs Fiber's handlers, and gives their answer to the middleware.
 func (x *exchange) run(w http.ResponseWriter, r *http.Request) {
-	if x.abandoned(w, r, (*idempotency.Attempt).NotBegun) {
+	if x.abandoned(w, r, (*idempotency.Attempt).Release) {
 		return
 	}
 	x.c.SetContext(r.Context())
@@ -89,7 +89,7 @@ func (x *exchange) run(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	err := x.c.Next()
-	if x.abandoned(w, r, (*idempotency.Attempt).InDoubt) {
+	if x.abandoned(w, r, (*idempotency.Attempt).Abandon) {
 		return
 	}
 	if fasthttp := x.c.RequestCtx(); fasthttp.Hijacked() {
@@ -102,7 +102,7 @@ func (x *exchange) run(w http.ResponseWriter, r *http.Request) {
 	}
 	x.answer(w, err)
 	// while the answer was read: Fiber's timeout writes its own there
-	x.abandoned(w, r, (*idempotency.Attempt).InDoubt)
+	x.abandoned(w, r, (*idempotency.Attempt).Abandon)
 }
 
 var errHijacked = fiber.NewError(fiber.StatusInternalServerError,

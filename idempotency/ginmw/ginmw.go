@@ -50,7 +50,7 @@ func Wrap(middleware func(http.Handler) http.Handler) gin.HandlerFunc {
 			case !answered && errors.Is(c.Request.Context().Err(), context.DeadlineExceeded):
 				// a limit within has ended the handler, which has said nothing
 				if attempt, isGuarded := idempotency.FromContext(r.Context()); isGuarded {
-					attempt.InDoubt()
+					attempt.Abandon()
 				}
 				inner.status = http.StatusGatewayTimeout
 			case !answered && len(c.Errors) > before:

@@ -65,8 +65,8 @@ func (g *guarded) recorded(answer any) ([]byte, error) {
 	return recorded.Body, nil
 }
 
-// Answer is a message as it is recorded: what a resolver says with [idempotency.Happened], so that
-// repeats get the message.
+// Answer is a message as it is recorded: what a resolver says with [idempotency.DecisionHappened],
+// so that repeats get the message.
 func Answer(message proto.Message) (idempotency.Answer, error) {
 	packed, err := anypb.New(message)
 	if err != nil {

@@ -14,7 +14,7 @@
 //
 // A method's message is recorded, and so is its status, also one that is an error: a repeat gets
 // the same. No status frees the key, since a method may pass on that of a call behind it: one that
-// has done nothing calls [idempotency.Attempt.NotBegun], and the repeat runs. An error that is no
+// has done nothing calls [idempotency.Attempt.Release], and the repeat runs. An error that is no
 // status, and the statuses Canceled, DeadlineExceeded, Unavailable and Unknown, leave it open
 // whether the method had its effect: the operation is in doubt. So does a panic, which is passed
 // on. A message over 1 MiB is not kept, and a repeat is told so.
@@ -133,37 +133,37 @@ func authorization(ctx context.Context) (string, error) {
 	return values[0], nil
 }
 
-func (c Config) keyOf(ctx context.Context, guard *idempotency.Tokens, method string) (idempotency.OperationKey, error) {
+func (c Config) keyOf(ctx context.Context, guard *idempotency.Tokens, method string) (idempotency.Key, error) {
 	tokens, keys := metadata.ValueFromIncomingContext(ctx, TokenMetadata), metadata.ValueFromIncomingContext(ctx, KeyMetadata)
 	if len(tokens) == 1 {
 		keys = nil
 	}
 	if len(tokens)+len(keys) == 0 {
-		return idempotency.OperationKey{}, fmt.Errorf("%w: metadata %s or %s", idempotency.ErrKeyMissing, KeyMetadata, TokenMetadata)
+		return idempotency.Key{}, fmt.Errorf("%w: metadata %s or %s", idempotency.ErrKeyMissing, KeyMetadata, TokenMetadata)
 	}
 	if len(tokens)+len(keys) > 1 {
-		return idempotency.OperationKey{}, fmt.Errorf("%w: one of %s and %s belongs in a call, once",
+		return idempotency.Key{}, fmt.Errorf("%w: one of %s and %s belongs in a call, once",
 			idempotency.ErrKeyMalformed, KeyMetadata, TokenMetadata)
 	}
 	who, err := c.Principal(ctx)
 	if err != nil {
 		if _, is := status.FromError(err); is {
-			return idempotency.OperationKey{}, err
+			return idempotency.Key{}, err
 		}
-		return idempotency.OperationKey{}, status.Error(codes.Unauthenticated, err.Error())
+		return idempotency.Key{}, status.Error(codes.Unauthenticated, err.Error())
 	}
 	if len(tokens) == 1 {
 		if !names.Token.MatchString(tokens[0]) {
-			return idempotency.OperationKey{}, fmt.Errorf("%w: %s is one token, as it was issued", idempotency.ErrKeyMalformed, TokenMetadata)
+			return idempotency.Key{}, fmt.Errorf("%w: %s is one token, as it was issued", idempotency.ErrKeyMalformed, TokenMetadata)
 		}
 		return idempotency.IssuedToken(who, tokens[0]), nil
 	}
 	key, err := idempotency.OptionalKey(&http.Request{Header: http.Header{idempotency.KeyHeader: keys}})
 	if err != nil {
-		return idempotency.OperationKey{}, err
+		return idempotency.Key{}, err
 	}
 	guard.WarnNameless(ctx, who, method)
-	return idempotency.ClientKey(who, method, key), nil
+	return idempotency.Key{Principal: who, Scope: method, ID: key}, nil
 }
 
 // outliving is a context that ends with the deadline, and not with the client.

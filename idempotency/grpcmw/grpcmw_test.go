@@ -196,9 +196,9 @@ func TestResolverOfAMethodEndsItsDoubt(t *testing.T) {
 				Resolve: func(_ context.Context, o idempotency.Operation) (said idempotency.Resolution, err error) {
 					expect.Equal(t, "the method that it is asked about", o.Route, pay)
 					if !happened {
-						return idempotency.Resolution{Decision: idempotency.NotBegun}, nil
+						return idempotency.Resolution{Decision: idempotency.DecisionNotBegun}, nil
 					}
-					said.Decision = idempotency.Happened
+					said.Decision = idempotency.DecisionHappened
 					said.Answer, err = grpcmw.Answer(wrapperspb.String("paid before"))
 					return said, err
 				},
@@ -232,7 +232,7 @@ func TestPanicLeavesTheOperationInDoubt(t *testing.T) {
 			operation = info.GetMetadata()["operation"]
 		}
 	}
-	settled := idempotency.Settlement{Decision: idempotency.Happened, Answer: idempotency.Answer{Status: 200}}
+	settled := idempotency.Settlement{Decision: idempotency.DecisionHappened, Answer: idempotency.Answer{Status: 200}}
 	expect.MustEqual(t, "error of settling the operation that the status names, "+operation, s.tokens.Settle(t.Context(), operation, settled), nil)
 	// it is done, and its message is not known
 	s.wants("a", codes.FailedPrecondition, "answer-not-kept", grpcmw.KeyMetadata, "k")
@@ -379,7 +379,7 @@ func TestReplayedStatusHasItsDetails(t *testing.T) {
 	s.ran(1)
 	s.method = func(ctx context.Context, _ string) (string, error) {
 		attempt, _ := idempotency.FromContext(ctx)
-		attempt.NotBegun()
+		attempt.Release()
 		return "", status.Error(codes.Unavailable, "bank away")
 	}
 	for range 2 {

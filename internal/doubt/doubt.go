@@ -56,7 +56,7 @@ type Watch struct {
 // seconds at most; a cluster, which has a list for each slot, every minute.
 func New(store *redisstore.Store, tokens *idempotency.Tokens, routes func() []string) *Watch {
 	every := 10 * time.Second
-	if store.Mode() == redisstore.Cluster {
+	if store.Mode() == redisstore.ModeCluster {
 		every = time.Minute
 	}
 	return &Watch{tokens: tokens, every: every, routes: routes}

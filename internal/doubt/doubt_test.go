@@ -16,7 +16,7 @@ import (
 func fallSilent(t *testing.T, tokens *idempotency.Tokens, route string, n int) {
 	t.Helper()
 	for i := range n {
-		key := idempotency.ClientKey("p", route, fmt.Sprint(i))
+		key := idempotency.Key{Principal: "p", Scope: route, ID: fmt.Sprint(i)}
 		_, err := tokens.Claim(t.Context(), key, idempotency.ClaimOptions{Fingerprint: "f", Route: route, Lease: idempotency.MinLease})
 		expect.Error(t, "Claim", err, nil)
 	}

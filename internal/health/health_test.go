@@ -22,8 +22,6 @@ import (
 
 // looks counts calls to the store.
 type looks struct {
-	observe.None
-
 	mu sync.Mutex
 	n  int
 }
@@ -55,7 +53,7 @@ func TestProcessThatStopsSaysSoAndAsksNoStore(t *testing.T) {
 
 func TestManyChecksAreOneLookASecond(t *testing.T) {
 	count := &looks{}
-	store := storetest.Open(t, redisstore.Config{URL: redistest.Start(t).URL(), Observers: []observe.Observer{count}})
+	store := storetest.Open(t, redisstore.Config{URL: redistest.Start(t).URL(), Observers: []observe.Observer{{CallStarted: count.CallStarted}}})
 	c := checker(store, slog.New(slog.DiscardHandler))
 	began := time.Now()
 	var crowd sync.WaitGroup

@@ -50,7 +50,7 @@ type marker struct{ name, at string }
 
 // markers returns one for every master that owns slots, in the order of their addresses.
 func markers(ctx context.Context, store *redisstore.Store) ([]marker, error) {
-	if store.Mode() != redisstore.Cluster {
+	if store.Mode() != redisstore.ModeCluster {
 		return []marker{{name: "store"}}, nil
 	}
 	owners, err := pipeline.Of(store).Owners(ctx)

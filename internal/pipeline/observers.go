@@ -12,20 +12,26 @@ type observers []observe.Observer
 
 func (o observers) started(ctx context.Context, op string) context.Context {
 	for _, each := range o {
-		ctx = each.CallStarted(ctx, op)
+		if each.CallStarted != nil {
+			ctx = each.CallStarted(ctx, op)
+		}
 	}
 	return ctx
 }
 
 func (o observers) ended(ctx context.Context, call observe.Call) {
 	for _, each := range o {
-		each.CallEnded(ctx, call)
+		if each.CallEnded != nil {
+			each.CallEnded(ctx, call)
+		}
 	}
 }
 
 func (o observers) batchSent(calls int, took time.Duration) {
 	for _, each := range o {
-		each.BatchEnded(observe.Batch{Calls: calls, Took: took})
+		if each.BatchEnded != nil {
+			each.BatchEnded(observe.Batch{Calls: calls, Took: took})
+		}
 	}
 }
 
@@ -35,6 +41,9 @@ func (s *Engine) LockWaits() (waited func(time.Duration), ended func(granted boo
 	// of one observer they need no more memory
 	tell, ends := make([]func(time.Duration), 0, 1), make([]func(bool), 0, 1)
 	for _, each := range s.observers {
+		if each.LockWaits == nil {
+			continue
+		}
 		waited, ended := each.LockWaits()
 		tell, ends = append(tell, waited), append(ends, ended)
 	}
@@ -52,6 +61,8 @@ func (s *Engine) LockWaits() (waited func(time.Duration), ended func(granted boo
 
 func (o observers) incarnationChanged() {
 	for _, each := range o {
-		each.IncarnationChanged()
+		if each.IncarnationChanged != nil {
+			each.IncarnationChanged()
+		}
 	}
 }

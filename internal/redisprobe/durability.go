@@ -8,13 +8,13 @@ import (
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
-// Durability names what a store can lose, and which rule of [redisstore.AutoRestarts] holds.
+// Durability names what a store can lose, and which rule of [redisstore.RestartsAuto] holds.
 func Durability(ctx context.Context, store *redisstore.Store) string {
 	switch {
-	case store.Mode() == redisstore.Embedded:
+	case store.Mode() == redisstore.ModeEmbedded:
 		return "WARNING: in memory only; counters, tokens and leases are gone when this process ends. A Redis keeps and shares them: " +
 			"`redis-server --appendonly yes --appendfsync always`, then --redis redis://localhost:6379"
-	case store.Restarts() == redisstore.TrustRestarts:
+	case store.Restarts() == redisstore.RestartsTrust:
 		return "as this Redis keeps it: every restart and failover is believed (--restarts trust)"
 	}
 	holds, err := store.Continuity(ctx)
@@ -33,7 +33,7 @@ func failover(store *redisstore.Store, holds redisstore.Continuity) string {
 		return "there is no failover to lose anything by: no replica could become master"
 	case holds.Promotion:
 		return fmt.Sprintf("a failover loses nothing: each write is confirmed by all %d replicas that can become master", holds.Acks)
-	case store.Ack() == redisstore.AckAll && store.Mode() == redisstore.Cluster:
+	case store.Ack() == redisstore.AckAll && store.Mode() == redisstore.ModeCluster:
 		return fmt.Sprintf("a failover and a moved slot cost a jump and a wait, and nothing comes twice: each write is confirmed by all %d "+
 			"replicas of its master", holds.Acks)
 	case store.Ack() == redisstore.AckAll:
@@ -49,7 +49,7 @@ func restart(store *redisstore.Store, holds redisstore.Continuity) string {
 	switch {
 	case holds.Restart:
 		return "a restart loses nothing: every write is on disk before it counts"
-	case store.Restarts() == redisstore.WaitRestarts:
+	case store.Restarts() == redisstore.RestartsWait:
 		return "a restart counts as a possible loss (--restarts wait)"
 	case holds.OnDisk:
 		return "a restart counts as a possible loss, since this is not one server without replicas"

@@ -155,7 +155,7 @@ func (i *inspector) unfitServer(ctx context.Context, addr, tag string) error {
 	}
 	text, _ := node.Info(ctx).Result() // what it does not tell is not judged
 	info := redisconn.ParseInfo(text)
-	if mode == redisstore.Standalone {
+	if mode == redisstore.ModeStandalone {
 		if err := i.unfitKind(ctx, node, at, info); err != nil {
 			return err
 		}

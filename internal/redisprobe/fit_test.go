@@ -35,7 +35,7 @@ func TestUnfitSaysWhatToChange(t *testing.T) {
 	like := func(engine engines.Engine) string { return engines.Start(t, server.Addr(), engine).URL() }
 	renamed := func(name string) string { return redistest.Start(t, "--rename-command", name, "").URL() }
 	without := func(command string) string {
-		rights := slices.DeleteFunc(redisprobe.Rights(redisstore.Standalone, "coatcheck:"),
+		rights := slices.DeleteFunc(redisprobe.Rights(redisstore.ModeStandalone, "coatcheck:"),
 			func(right string) bool { return right == "+"+command })
 		do(t, server, append([]any{"ACL", "SETUSER", "no-" + command, "reset", "on", ">word"}, words(rights)...)...)
 		return strings.Replace(server.URL(), "://", "://no-"+command+":word@", 1)
@@ -75,7 +75,7 @@ func TestUnfitSaysWhatToChange(t *testing.T) {
 		{"no WAIT, with an acknowledgement", redisstore.Config{URL: renamed("WAIT"), Ack: 1}, []string{"does not know WAIT"}},
 		{"no right to WAIT", redisstore.Config{URL: without("wait")}, nil},
 		{"no right to INFO", redisstore.Config{URL: without("info")}, nil},
-		{"no right to INFO, where restarts are trusted", redisstore.Config{URL: without("info"), Restarts: redisstore.TrustRestarts}, nil},
+		{"no right to INFO, where restarts are trusted", redisstore.Config{URL: without("info"), Restarts: redisstore.RestartsTrust}, nil},
 		{"no right to INFO, which has to list replicas", redisstore.Config{URL: without("info"), Ack: redisstore.AckAll},
 			[]string{"does not let the user run INFO", "+info"}},
 		{"INFO renamed, which has to list replicas", redisstore.Config{URL: like(engines.Engine{Unknown: []string{"INFO"}}), Ack: redisstore.AckAll}, []string{"does not know INFO"}},

@@ -37,7 +37,7 @@ func Hazards(ctx context.Context, store *redisstore.Store) ([]Hazard, error) {
 // ofMasters asks every master, and puts together what they have. The embedded store has nothing.
 func ofMasters[T any](ctx context.Context, store *redisstore.Store, op string,
 	ask func(context.Context, *redis.Client) ([]T, error)) ([]T, error) {
-	if store.Mode() == redisstore.Embedded {
+	if store.Mode() == redisstore.ModeEmbedded {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout())
@@ -80,7 +80,7 @@ func hazards(ctx context.Context, node *redis.Client, restarts redisstore.Restar
 		rule, told := save["save"]
 		note(err == nil && told && rule == "", "keeps nothing on disk: a restart loses all state", onDisk)
 		note(err == nil && rule != "", "writes to disk from time to time only: a restart loses what came since", onDisk)
-	} else if restarts == redisstore.TrustRestarts {
+	} else if restarts == redisstore.RestartsTrust {
 		fsync, err := node.ConfigGet(ctx, "appendfsync").Result()
 		rule := fsync["appendfsync"]
 		note(err == nil && rule != "" && rule != "always",

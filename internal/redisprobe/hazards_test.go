@@ -45,7 +45,7 @@ func TestHazardsOfTrustedRestartsAreWritesThatAreNotOnDisk(t *testing.T) {
 	t.Parallel()
 	for rule, hazards := range map[string]int{"always": 0, "everysec": 1, "no": 1} {
 		server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", rule)
-		store := storetest.Open(t, redisstore.Config{URL: server.URL(), Restarts: redisstore.TrustRestarts})
+		store := storetest.Open(t, redisstore.Config{URL: server.URL(), Restarts: redisstore.RestartsTrust})
 		found, err := redisprobe.Hazards(t.Context(), store)
 		expect.Error(t, "Hazards", err, nil)
 		expect.MustEqual(t, fmt.Sprintf("number of hazards with appendfsync %s, which are %q", rule, found), len(found), hazards)

@@ -41,7 +41,7 @@ func TestInspectTellsTheFactsOfAServer(t *testing.T) {
 	facts := inspect(t, redisstore.Config{URL: url + "/3"}, redisprobe.Options{Progress: func(doing string, _, _ int) { told = append(told, doing) }})
 	about := facts
 	about.Servers = nil
-	expect.Equal(t, "inspection of the whole", about, doctor.Inspection{Mode: redisstore.Standalone, Address: about.Address, LoggedIn: true, Database: 3})
+	expect.Equal(t, "inspection of the whole", about, doctor.Inspection{Mode: redisstore.ModeStandalone, Address: about.Address, LoggedIn: true, Database: 3})
 	expect.Equal(t, "calls of Progress", len(told), 1)
 	expect.MustEqual(t, "number of servers", len(facts.Servers), 1)
 	s := facts.Servers[0]

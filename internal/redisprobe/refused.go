@@ -20,7 +20,7 @@ func Refused(ctx context.Context, store *redisstore.Store) ([]string, error) {
 		spared := []needed{{"INFO", "replication"}, {"PUBLISH", "C", "x"}, {"SUBSCRIBE", "C"}}
 		tried, err := try(ctx, node, spared, "", store.Prefix()+"doctor:none")
 		denied := tried.denied
-		if store.Restarts() == redisstore.TrustRestarts {
+		if store.Restarts() == redisstore.RestartsTrust {
 			denied = slices.DeleteFunc(denied, func(name string) bool { return name == "INFO" })
 		}
 		if err != nil || len(denied) == 0 {

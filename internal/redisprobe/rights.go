@@ -83,7 +83,7 @@ var sentinelCommands = []needed{
 var sentinelChannels = []string{"+switch-master", "+replica-reconf-done"}
 
 func commandsOf(mode redisstore.Mode) []needed {
-	if mode == redisstore.Cluster {
+	if mode == redisstore.ModeCluster {
 		return append(slices.Clip(neededCommands), clusterCommands...)
 	}
 	return neededCommands
@@ -93,7 +93,7 @@ func commandsOf(mode redisstore.Mode) []needed {
 // Redis, and nothing more. [Inspect] sees the settings of a server, too, with +config|get.
 func Rights(mode redisstore.Mode, prefix string) []string {
 	rules := []string{"~" + prefix + "*", "&" + prefix + "*"}
-	if mode != redisstore.Cluster {
+	if mode != redisstore.ModeCluster {
 		rules = append(rules, "+select") // of another database than 0
 	}
 	return append(rules, granted(commandsOf(mode))...)

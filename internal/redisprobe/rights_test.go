@@ -56,7 +56,7 @@ func TestOperationsPageHasTheRights(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operations.md")
 	expect.Error(t, "reading the page", err, nil)
 	const user = "user coatcheck on >PASSWORD "
-	standalone, cluster := redisprobe.Rights(redisstore.Standalone, "coatcheck:"), redisprobe.Rights(redisstore.Cluster, "coatcheck:")
+	standalone, cluster := redisprobe.Rights(redisstore.ModeStandalone, "coatcheck:"), redisprobe.Rights(redisstore.ModeCluster, "coatcheck:")
 	more := slices.DeleteFunc(cluster, func(right string) bool { return slices.Contains(standalone, right) })
 	for _, line := range []string{user + strings.Join(standalone, " "), strings.Join(more, " "), user + strings.Join(redisprobe.SentinelRights(), " ")} {
 		expect.Contains(t, "docs/operations.md", string(page), "\n"+line+"\n")
@@ -70,7 +70,7 @@ func TestUnfitNamesEachMissingRight(t *testing.T) {
 	for mode, at := range map[redisstore.Mode]interface {
 		URL() string
 		Nodes() []*redistest.Server
-	}{redisstore.Standalone: server, redisstore.Cluster: cluster} {
+	}{redisstore.ModeStandalone: server, redisstore.ModeCluster: cluster} {
 		rights := redisprobe.Rights(mode, "coatcheck:")
 		all := redisstore.Config{URL: redistest.MakeUser(t, at.URL(), "all", rights, at.Nodes()...), Ack: 1}
 		expect.Equal(t, "what is unfit for a user that has all rights at a "+string(mode), unfit(t, all), "")
@@ -124,7 +124,7 @@ func words(rules []string) (words []any) {
 func TestInspectNeedsNoMoreThanTheRights(t *testing.T) {
 	t.Parallel()
 	set := redistest.StartSentinel(t, 1)
-	url := redistest.MakeUser(t, set.URL(), "service", append(redisprobe.Rights(redisstore.Sentinel, "coatcheck:"), "+config|get"), append(set.Replicas(), set.Master())...)
+	url := redistest.MakeUser(t, set.URL(), "service", append(redisprobe.Rights(redisstore.ModeSentinel, "coatcheck:"), "+config|get"), append(set.Replicas(), set.Master())...)
 	redistest.MakeUser(t, set.URL(), "watcher", redisprobe.SentinelRights(), set.Sentinels()...)
 	facts := inspect(t, redisstore.Config{URL: url + "?sentinel_username=watcher&sentinel_password=word", Ack: 1}, redisprobe.Options{})
 	expect.MustEqual(t, "sentinels", len(facts.Sentinels), 3)

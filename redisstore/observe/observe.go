@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// Observer is called for what a store does, for metrics and traces. The goroutines that do the work
-// call its methods, many at once: they must be quick and must not call the store. They get no key,
-// no argument and no value. Embed [None] for the methods that an observer does not need.
-type Observer interface {
+// Observer is what is called for what a store does, for metrics and traces; nil = nothing is. The
+// goroutines that do the work call it, many at once: a function must be quick and must not call the
+// store. It gets no key, no argument and no value.
+type Observer struct {
 	// CallStarted is called before a script or an INCRBY, which goes on with its context.
-	CallStarted(ctx context.Context, op string) context.Context
-	// CallEnded is called once for each CallStarted with the context that it returned, or one made
-	// of that by a later observer. It is called without a CallStarted, and with an empty context,
-	// for increments of package counter that go out together: once for all of a batch that were
-	// added, and once for each that was not.
-	CallEnded(ctx context.Context, call Call)
+	CallStarted func(ctx context.Context, op string) context.Context
+	// CallEnded is called once for each call that started, with the context that CallStarted
+	// returned, or one made of that by a later observer. It is called without a CallStarted, and
+	// with an empty context, for increments of package counter that go out together: once for all
+	// of a batch that were added, and once for each that was not.
+	CallEnded func(ctx context.Context, call Call)
 	// BatchEnded is called after each round trip that carried calls.
-	BatchEnded(batch Batch)
+	BatchEnded func(batch Batch)
 	// IncarnationChanged is called when a server shows another incarnation than the last time that
 	// it was asked: a failover, a restart, or a history that was renamed. An increment asks each
 	// time, and what other calls depend on is asked for every ten seconds.
-	IncarnationChanged()
+	IncarnationChanged func()
 	// LockWaits is called when a request of package lock that may wait begins. It returns what is
 	// called when the request has ended, once: with the lock or without. Before that, Redis may
 	// have told for how long its waiter has waited by now: for longer than the request, if an
 	// earlier one had the same token. Requests that do not wait and candidates of an election,
 	// which wait by design, are not reported.
-	LockWaits() (waited func(time.Duration), ended func(granted bool))
+	LockWaits func() (waited func(time.Duration), ended func(granted bool))
 }
 
 // OpIncrBy is the op of an increment, a command of its own. All others are names of scripts.
@@ -51,24 +51,4 @@ type Call struct {
 type Batch struct {
 	Calls int // scripts and increments
 	Took  time.Duration
-}
-
-// None is an [Observer] that does nothing.
-type None struct{}
-
-// CallStarted implements [Observer].
-func (None) CallStarted(ctx context.Context, _ string) context.Context { return ctx }
-
-// CallEnded implements [Observer].
-func (None) CallEnded(context.Context, Call) {}
-
-// BatchEnded implements [Observer].
-func (None) BatchEnded(Batch) {}
-
-// IncarnationChanged implements [Observer].
-func (None) IncarnationChanged() {}
-
-// LockWaits implements [Observer].
-func (None) LockWaits() (waited func(time.Duration), ended func(granted bool)) {
-	return func(time.Duration) {}, func(bool) {}
 }

@@ -30,7 +30,7 @@ const DefaultStep = 1000
 type Config struct {
 	Counters counter.Config // of the tags, which are counters of their own kind: see [Counters]
 	Step     int64          // ids of a range at least, 1 to counter.MaxBy; 0 = DefaultStep
-	// KnownOnly refuses absent tags with segment.ErrUnknownTag; without it they begin at 1.
+	// KnownOnly refuses absent tags with segment.ErrNotFound; without it they begin at 1.
 	KnownOnly bool
 }
 
@@ -63,7 +63,7 @@ func New(store *redisstore.Store, config Config) *Source {
 func (s *Source) Close() error { return s.counters.Close() }
 
 // Take implements [segment.Source]. Its errors are those of [counter.Counters.Add], with
-// segment.ErrExhausted at the end of the numbers, and segment.ErrUnknownTag under KnownOnly.
+// segment.ErrExhausted at the end of the numbers, and segment.ErrNotFound under KnownOnly.
 func (s *Source) Take(ctx context.Context, tag string, step int64) (segment.Range, error) {
 	if err := s.there(ctx, tag); err != nil {
 		return segment.Range{}, err
@@ -71,12 +71,12 @@ func (s *Source) Take(ctx context.Context, tag string, step int64) (segment.Rang
 	valid := s.counters.Unproven(tag)
 	got, err := s.take(ctx, tag, min(cmp.Or(step, s.step), counter.MaxBy))
 	switch {
-	case errors.Is(err, counter.ErrOverflow), err == nil && got.Value+1 < 0:
+	case errors.Is(err, counter.ErrOverflow), err == nil && got.Last+1 < 0:
 		return segment.Range{}, segment.ErrExhausted
 	case err != nil:
 		return segment.Range{}, err
 	}
-	return segment.Range{Lo: got.First, Hi: got.Value + 1, Step: s.step, Valid: valid}, nil
+	return segment.Range{Lo: got.First, Hi: got.Last + 1, Step: s.step, Valid: valid}, nil
 }
 
 // take adds to a tag's counter, and does not move one past its end.
@@ -99,8 +99,8 @@ func (s *Source) there(ctx context.Context, tag string) error {
 	}
 	_, err := s.counters.Get(ctx, tag)
 	switch {
-	case errors.Is(err, counter.ErrUnknown):
-		return segment.ErrUnknownTag
+	case errors.Is(err, counter.ErrNotFound):
+		return segment.ErrNotFound
 	case err == nil:
 		s.seen.Store(tag, nil)
 	}
@@ -117,7 +117,7 @@ func (s *Source) HoldAt(tag string, end int64) { s.ends.note(tag, end) }
 // forward only: [ErrPast] where Redis knows of larger ids. Ranges fetched ahead stay in use.
 func (s *Source) SetNext(ctx context.Context, tag string, next int64) error {
 	if next < 1 {
-		return fmt.Errorf("%w: next %d: 1 or more", counter.ErrRequest, next)
+		return fmt.Errorf("%w: next %d: 1 or more", counter.ErrInvalid, next)
 	}
 	err := s.counters.Set(ctx, tag, next-1, counter.SetOptions{})
 	if errors.Is(err, counter.ErrPast) {

@@ -29,7 +29,7 @@ func Example() {
 	defer ids.Close()
 
 	batch := make([]int64, 3)
-	err = ids.NextN(ctx, "orders", batch)
+	err = ids.Fill(ctx, "orders", batch)
 	fmt.Println(batch, err)
 	// Output: [1 2 3] <nil>
 }
@@ -50,7 +50,7 @@ func TestRangesOfATagFollowEachOther(t *testing.T) {
 		tags, err := source.Tags(t.Context(), 10)
 		expect.Equal(t, fmt.Sprintf("tags, %v", err), tags, []redissource.Tag{{Name: "t", Next: 121, Step: 10}})
 
-		expect.Error(t, "SetNext to 0", source.SetNext(t.Context(), "t", 0), counter.ErrRequest)
+		expect.Error(t, "SetNext to 0", source.SetNext(t.Context(), "t", 0), counter.ErrInvalid)
 		expect.Error(t, "SetNext to 120", source.SetNext(t.Context(), "t", 120), redissource.ErrPast)
 		expect.Error(t, "SetNext to 9223372036854775807", source.SetNext(t.Context(), "t", 1<<63-1), nil)
 		_, err = source.Take(t.Context(), "t", 1)
@@ -63,7 +63,7 @@ func TestKnownTagsOnly(t *testing.T) {
 	source := redissource.New(storetest.Open(t, redisstore.Config{}), redissource.Config{KnownOnly: true})
 	defer source.Close()
 	_, err := source.Take(t.Context(), "t", 1)
-	expect.Error(t, "Take of a tag that is not there", err, segment.ErrUnknownTag)
+	expect.Error(t, "Take of a tag that is not there", err, segment.ErrNotFound)
 	expect.Error(t, "SetNext", source.SetNext(t.Context(), "t", 5), nil)
 	got, err := source.Take(t.Context(), "t", 1)
 	expect.Equal(t, fmt.Sprintf("range of a tag that is there, %v", err), got, segment.Range{Lo: 5, Hi: 6, Step: 1000})

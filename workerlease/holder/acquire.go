@@ -48,7 +48,7 @@ func (h *Holder) acquire(patience time.Duration) (*term, error) {
 		if verdict.Final || time.Since(began) > patience-wait {
 			return nil, err
 		}
-		h.options.Observe(Event{Kind: Waiting, Err: err, Wait: wait})
+		h.options.Observe(Event{Kind: KindWaiting, Err: err, Wait: wait})
 		if !h.pause(wait) {
 			return nil, context.Cause(h.ctx)
 		}
@@ -97,7 +97,7 @@ func (h *Holder) begin(lease Lease, layout snowflake.Layout, sent, wall time.Tim
 		Renew: func(ctx context.Context) error { return h.renew(ctx, t) },
 		Lost:  func(err error) bool { return h.leaser.Judge(err).Lost },
 		Failed: func(err error) {
-			h.options.Observe(Event{Kind: RenewalFailed, Pool: lease.Pool, WorkerID: lease.WorkerID, Err: err})
+			h.options.Observe(Event{Kind: KindRenewalFailed, Pool: lease.Pool, WorkerID: lease.WorkerID, Err: err})
 		},
 	})
 	if t.keeper.Valid() > 0 {
@@ -141,6 +141,6 @@ func (h *Holder) renew(ctx context.Context, t *term) error {
 	}
 	t.lease, t.clock = renewed, t.clock.moved(renewed.Now, sent, now)
 	t.mu.Unlock()
-	h.options.Observe(Event{Kind: Renewed, Pool: lease.Pool, WorkerID: lease.WorkerID})
+	h.options.Observe(Event{Kind: KindRenewed, Pool: lease.Pool, WorkerID: lease.WorkerID})
 	return nil
 }

@@ -54,7 +54,7 @@ func TestFinalRefusalNeedsNoPatience(t *testing.T) {
 		_, err := holder.Hold(t.Context(), g, holder.Options{Patience: time.Hour, Observe: d.note})
 		expect.Error(t, "Hold", err, errFinal)
 		g.wantAsked(t, 2)
-		d.want(t, holder.Waiting)
+		d.want(t, holder.KindWaiting)
 	})
 }
 
@@ -78,7 +78,7 @@ func TestWaitsAsLongAsIsNamed(t *testing.T) {
 			}
 			h := hold(t, g, d, holder.Options{Patience: 2 * time.Hour})
 			wantHeld(t, h, 0)
-			d.want(t, holder.Waiting, holder.Granted)
+			d.want(t, holder.KindWaiting, holder.KindGranted)
 			for i, e := range d.all()[:29] {
 				gap := asked[i+1].Sub(asked[i])
 				if gap != e.Wait || gap < want[0] || gap > want[1] || e.Err.Error() != "full" {
@@ -282,7 +282,7 @@ func TestEndOfTheContextWhileAsking(t *testing.T) {
 		g.wantGiven(t)
 		wantNone(t, h, keepalive.ErrReleased)
 		wantDone(t, h, true)
-		d.want(t, holder.Waiting)
+		d.want(t, holder.KindWaiting)
 	})
 }
 
@@ -335,7 +335,7 @@ func TestSuspendBeforeTheGrantsReply(t *testing.T) {
 		h := hold(t, g, d, holder.Options{Patience: time.Minute, Wall: func() time.Time { return time.Now().Round(0).Add(ahead) }})
 		wantHeld(t, h, 1)
 		first := d.all()[0]
-		expect.Equal(t, "kind of the first event", first.Kind, holder.Waiting)
+		expect.Equal(t, "kind of the first event", first.Kind, holder.KindWaiting)
 		expect.Error(t, "the first event", first.Err, holder.ErrLate)
 	})
 }

@@ -11,15 +11,15 @@ type Kind string
 
 // The kinds of events.
 const (
-	// Waiting means that nothing was granted: Err is why, Wait the time until the next attempt.
-	Waiting Kind = "waiting"
-	Granted Kind = "granted" // a worker id is held from now on
-	Renewed Kind = "renewed" // its window was moved
-	// RenewalFailed means that a renewal failed, and that no loss is known: Err is the reason.
-	RenewalFailed Kind = "renewal-failed"
-	Lost          Kind = "lost" // it is held no longer: Err says why
-	// Released means that the lease was given back or, with Err, ends with its window.
-	Released Kind = "released"
+	// KindWaiting means that nothing was granted: Err is why, Wait the time until the next attempt.
+	KindWaiting Kind = "waiting"
+	KindGranted Kind = "granted" // a worker id is held from now on
+	KindRenewed Kind = "renewed" // its window was moved
+	// KindRenewalFailed means that a renewal failed, and that no loss is known: Err is the reason.
+	KindRenewalFailed Kind = "renewal-failed"
+	KindLost          Kind = "lost" // it is held no longer: Err says why
+	// KindReleased means that the lease was given back or, with Err, ends with its window.
+	KindReleased Kind = "released"
 )
 
 // Event is a change of a holder's state.
@@ -38,11 +38,11 @@ func (o Options) Logged(log *slog.Logger, pool string, leaser Leaser) Options {
 	observe, waits := o.Observe, false
 	o.Observe = func(event Event) {
 		switch {
-		case event.Kind == Waiting && !waits:
+		case event.Kind == KindWaiting && !waits:
 			waits = true
 			log.Warn("no worker id yet, and asking again", "pool", pool, "error", event.Err,
 				"expected_in", cmp.Or(leaser.Judge(event.Err).Wait, event.Wait).Round(time.Millisecond))
-		case event.Kind == Granted && waits:
+		case event.Kind == KindGranted && waits:
 			waits = false
 			log.Info("a worker id is held after a wait", "pool", pool, "worker_id", event.WorkerID)
 		}

@@ -219,7 +219,7 @@ func (h *Holder) Release(ctx context.Context, usedUntil time.Time) error {
 	ctx, cancel := keepalive.Linger(ctx, keepalive.Parting)
 	defer cancel()
 	err := h.leaser.Release(ctx, lease, usedUntil)
-	h.options.Observe(Event{Kind: Released, Pool: lease.Pool, WorkerID: lease.WorkerID, Err: err})
+	h.options.Observe(Event{Kind: KindReleased, Pool: lease.Pool, WorkerID: lease.WorkerID, Err: err})
 	return err
 }
 
@@ -259,7 +259,7 @@ func (h *Holder) run(t *term) {
 			return
 		}
 		lease, _ := t.read()
-		h.options.Observe(Event{Kind: Lost, Pool: lease.Pool, WorkerID: lease.WorkerID, Err: cause})
+		h.options.Observe(Event{Kind: KindLost, Pool: lease.Pool, WorkerID: lease.WorkerID, Err: cause})
 		if !h.options.Reacquire {
 			return
 		}
@@ -273,7 +273,7 @@ func (h *Holder) take(t *term) {
 	h.mu.Unlock()
 	step.At("holder: took a grant")
 	lease, _ := t.read()
-	h.options.Observe(Event{Kind: Granted, Pool: lease.Pool, WorkerID: lease.WorkerID})
+	h.options.Observe(Event{Kind: KindGranted, Pool: lease.Pool, WorkerID: lease.WorkerID})
 	close(t.held)
 }
 

@@ -19,7 +19,7 @@ func TestHoldsFromTheReturnOfHoldOn(t *testing.T) {
 			h := hold(t, g, d, holder.Options{})
 			wantHeld(t, h, 0) // no other goroutine had to run for it
 			wantDone(t, h, false)
-			d.want(t, holder.Granted)
+			d.want(t, holder.KindGranted)
 		})
 	}
 }
@@ -42,7 +42,7 @@ func TestHoldsForLongAndGivesBack(t *testing.T) {
 		wantCause(h.Context(), t, keepalive.ErrReleased)
 		wantNone(t, h, keepalive.ErrReleased)
 		wantDone(t, h, true)
-		d.want(t, holder.Granted, holder.Renewed, holder.Released)
+		d.want(t, holder.KindGranted, holder.KindRenewed, holder.KindReleased)
 		for _, e := range d.all() {
 			expect.Equal(t, "pool of an event", e.Pool, "p")
 			expect.Equal(t, "worker id of an event", e.WorkerID, 0)
@@ -84,7 +84,7 @@ func TestLossEndsTheHolding(t *testing.T) {
 		wantNone(t, h, errGone)
 		wantCause(ctx, t, errGone)
 		wantCause(ctx, t, keepalive.ErrLost)
-		d.want(t, holder.Granted, holder.Renewed, holder.Lost)
+		d.want(t, holder.KindGranted, holder.KindRenewed, holder.KindLost)
 		event := d.last()
 		expect.Error(t, "the last event", event.Err, errGone)
 		expect.Equal(t, "pool of the last event", event.Pool, "p")
@@ -115,7 +115,7 @@ func TestDeadlineEndsTheHolding(t *testing.T) {
 		}
 		<-h.Done()
 		wantNone(t, h, keepalive.ErrDeadline)
-		d.want(t, holder.Granted, holder.Renewed, holder.RenewalFailed, holder.Lost)
+		d.want(t, holder.KindGranted, holder.KindRenewed, holder.KindRenewalFailed, holder.KindLost)
 		// It may still be there, so it is given back.
 		release(t, h, g.now())
 		g.wantGiven(t, 0)
@@ -149,8 +149,8 @@ func TestReacquires(t *testing.T) {
 				wantHeld(t, h, 1)
 				release(t, h, time.Time{})
 				g.wantGiven(t, 1)
-				kinds := slices.DeleteFunc(d.kinds(), func(k holder.Kind) bool { return k == holder.RenewalFailed })
-				expect.Equal(t, "kinds of events", kinds, []holder.Kind{holder.Granted, holder.Renewed, holder.Lost, holder.Granted, holder.Renewed, holder.Released})
+				kinds := slices.DeleteFunc(d.kinds(), func(k holder.Kind) bool { return k == holder.KindRenewalFailed })
+				expect.Equal(t, "kinds of events", kinds, []holder.Kind{holder.KindGranted, holder.KindRenewed, holder.KindLost, holder.KindGranted, holder.KindRenewed, holder.KindReleased})
 			})
 		})
 	}
@@ -229,7 +229,7 @@ func TestStartReturnsAtOnceAndGoesOnAsking(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		wantHeld(t, h, 0)
-		d.want(t, holder.Waiting, holder.Granted)
+		d.want(t, holder.KindWaiting, holder.KindGranted)
 		release(t, h, time.Time{})
 	})
 }
@@ -263,7 +263,7 @@ func TestEndOfTheContextEndsTheHoldingAndReleaseStillGivesBack(t *testing.T) {
 			g.wantGiven(t, 0)
 			expect.Equal(t, "until when it was used", g.given()[0].used, used)
 			wantNone(t, h, why)
-			d.want(t, holder.Granted, holder.Released)
+			d.want(t, holder.KindGranted, holder.KindReleased)
 		})
 	}
 }
@@ -277,7 +277,7 @@ func TestReleaseThatFails(t *testing.T) {
 		expect.Error(t, "Release that fails", h.Release(ctx, time.Time{}), errDown)
 		wantNone(t, h, keepalive.ErrReleased)
 		event := d.last()
-		expect.Equal(t, "kind of the last event", event.Kind, holder.Released)
+		expect.Equal(t, "kind of the last event", event.Kind, holder.KindReleased)
 		expect.Error(t, "the last event", event.Err, errDown)
 		release(t, h, time.Time{})
 	})
@@ -296,7 +296,7 @@ func TestReleaseDuringARenewal(t *testing.T) {
 		release(t, h, time.Time{})
 		expect.Equal(t, "time that Release took while a renewal was under way", time.Since(began), 0)
 		synctest.Wait()
-		d.want(t, holder.Granted, holder.Released)
+		d.want(t, holder.KindGranted, holder.KindReleased)
 	})
 }
 

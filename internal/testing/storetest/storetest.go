@@ -37,13 +37,13 @@ func Each(t *testing.T, test func(t *testing.T, store *redisstore.Store)) {
 // Redis opens a store of its own prefix on the redis-server that all tests of the binary share.
 func Redis(t testing.TB) *redisstore.Store {
 	t.Helper()
-	return inSpace(t, redistest.Shared(t), redisstore.Standalone)
+	return inSpace(t, redistest.Shared(t), redisstore.ModeStandalone)
 }
 
 // Cluster opens a store of its own prefix on the cluster that all tests of the binary share.
 func Cluster(t testing.TB) *redisstore.Store {
 	t.Helper()
-	return inSpace(t, redistest.SharedCluster(t), redisstore.Cluster)
+	return inSpace(t, redistest.SharedCluster(t), redisstore.ModeCluster)
 }
 
 func inSpace(t testing.TB, space redistest.Space, mode redisstore.Mode) *redisstore.Store {

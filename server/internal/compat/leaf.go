@@ -80,7 +80,7 @@ func (l *Leaf) Segment(c echo.Context) error {
 	case err == nil:
 		l.service.Metrics.IDs("segment", 1)
 		return javaText(c, strconv.FormatInt(id, 10))
-	case errors.Is(err, segment.ErrUnknownTag):
+	case errors.Is(err, segment.ErrNotFound):
 		return l.exception(c, noKey)
 	case errors.Is(err, segment.ErrClosed):
 		return l.exception(c, notReady)

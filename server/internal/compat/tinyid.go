@@ -68,7 +68,7 @@ func (t *Tinyid) IDs(c echo.Context) error {
 	ids := make([]int64, max(n, 0))
 	tag, err := t.service.Segments.Tag(c.Request().Context(), bizType)
 	if err == nil {
-		err = tag.NextN(c.Request().Context(), ids)
+		err = tag.Fill(c.Request().Context(), ids)
 	}
 	if err != nil {
 		return refuse(c, codeFailed, "error query segmentId: "+t.fault(c, bizType, err))
@@ -215,7 +215,7 @@ func badToken(c echo.Context) error { return refuse(c, codeBadToken, "token is e
 
 // fault is an error as the client gets it.
 func (t *Tinyid) fault(c echo.Context, bizType string, err error) string {
-	if errors.Is(err, segment.ErrUnknownTag) {
+	if errors.Is(err, segment.ErrNotFound) {
 		return "cannot find biztype:" + bizType
 	}
 	t.service.logFailure(c, err)

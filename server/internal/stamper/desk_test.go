@@ -18,7 +18,7 @@ func inside(t *testing.T, test func(*testing.T, *poolStamper)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(snowflake.DefaultEpoch.AddDate(6, 0, 0)))
 		store := storetest.Open(t, redisstore.Config{})
-		s := New(workerlease.New(store, workerlease.Config{NewPools: workerlease.Trust}), Config{Default: "p"})
+		s := New(workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust}), Config{Default: "p"})
 		t.Cleanup(func() { s.Close(t.Context()) })
 		if _, err := s.Stamp(t.Context(), "p", make([]snowflake.ID, 1)); err != nil {
 			t.Fatalf("Stamp: %v", err)

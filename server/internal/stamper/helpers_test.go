@@ -54,7 +54,7 @@ func on(t *testing.T, store *redisstore.Store, config stamper.Config, leases wor
 	return b
 }
 
-var trust = workerlease.Config{NewPools: workerlease.Trust}
+var trust = workerlease.Config{NewPools: workerlease.NewPoolsTrust}
 
 // take stamps n ids and checks that they rise, and that each is of the grant that is told and of a
 // moment near now.

@@ -53,21 +53,21 @@ func (s *Stamper) open(pool, owner string) *poolStamper {
 
 func (d *poolStamper) hear(event holder.Event) {
 	switch event.Kind {
-	case holder.Granted:
+	case holder.KindGranted:
 		d.log.Info("worker id leased", "worker_id", event.WorkerID)
 		d.note(false, nil, 0)
-	case holder.Lost:
+	case holder.KindLost:
 		d.log.Warn("worker id lost; another is asked for", "worker_id", event.WorkerID, "error", event.Err)
 		d.note(true, nil, 0)
-	case holder.Waiting:
+	case holder.KindWaiting:
 		level := slog.LevelDebug // it is asked for every few seconds
 		if d.note(false, event.Err, waitOf(event)) {
 			level = slog.LevelWarn
 		}
 		d.log.Log(context.Background(), level, "no worker id can be leased now", "error", event.Err, "again_in", event.Wait)
-	case holder.RenewalFailed:
+	case holder.KindRenewalFailed:
 		d.log.Warn("the lease of a worker id was not renewed", "worker_id", event.WorkerID, "error", event.Err)
-	case holder.Released:
+	case holder.KindReleased:
 		if event.Err != nil {
 			d.log.Warn("a worker id was not given back and ends with its window", "worker_id", event.WorkerID, "error", event.Err)
 		}

@@ -21,7 +21,7 @@ import (
 func TestDefaultPoolIsLeasedFromTheStartUnderItsIdentity(t *testing.T) {
 	bubble(t, stamper.Config{Default: "main", Identity: "host-1"}, trust, func(t *testing.T, b bench) {
 		synctest.Wait()
-		b.wantSlot(t, "main", workerlease.Held)
+		b.wantSlot(t, "main", workerlease.SlotStateHeld)
 		expect.Equal(t, "identity of worker id 0 of pool main", b.slot(t, "main").Identity, "host-1")
 		b.wantStatus(t, "main")
 		if status := b.Status()[0]; status.WorkerID != 0 || !status.NotAfter.After(time.Now()) || status.Err != nil {
@@ -96,15 +96,15 @@ func TestPoolThatNobodyUsesIsGivenBackAndTheDefaultIsNot(t *testing.T) {
 			time.Sleep(4 * time.Minute)
 			b.take(t, "used", 1)
 		}
-		for pool, want := range map[string]workerlease.SlotState{"main": workerlease.Held, "used": workerlease.Held, "idle": workerlease.Free} {
+		for pool, want := range map[string]workerlease.SlotState{"main": workerlease.SlotStateHeld, "used": workerlease.SlotStateHeld, "idle": workerlease.SlotStateFree} {
 			b.wantSlot(t, pool, want)
 		}
 		b.wantStatus(t, "main", "used")
 		time.Sleep(12 * time.Minute)
-		b.wantSlot(t, "used", workerlease.Free)
+		b.wantSlot(t, "used", workerlease.SlotStateFree)
 		b.take(t, "idle", 1) // and it is leased again
 		time.Sleep(12 * time.Minute)
-		b.wantSlot(t, "idle", workerlease.Free)
+		b.wantSlot(t, "idle", workerlease.SlotStateFree)
 	})
 }
 
@@ -114,7 +114,7 @@ func TestReleaseShortensTheWindowToTheLastStamp(t *testing.T) {
 		stamped := origin.Layout.Decode(ids[0], origin.Epoch).Time
 		b.Close(t.Context())
 		slot := b.slot(t, "main")
-		if slot.State != workerlease.Free || !slot.NotAfter.After(stamped) || slot.NotAfter.Sub(stamped) > snowflake.MaxLead+time.Millisecond {
+		if slot.State != workerlease.SlotStateFree || !slot.NotAfter.After(stamped) || slot.NotAfter.Sub(stamped) > snowflake.MaxLead+time.Millisecond {
 			t.Errorf("the last id is of %v: got a slot that is %s until %v, want it free until up to %v after that id", stamped, slot.State, slot.NotAfter, snowflake.MaxLead)
 		}
 	})
@@ -131,7 +131,7 @@ func TestPoolInUseIsNotGivenBackHoweverLongItTakes(t *testing.T) {
 		if lasted := int64(ids[len(ids)-1]-ids[0]) >> 10; lasted < 59_000 {
 			t.Errorf("60,000 ids, one a millisecond, span %d ms, want 59,000 or more", lasted)
 		}
-		b.wantSlot(t, "slow", workerlease.Held)
+		b.wantSlot(t, "slow", workerlease.SlotStateHeld)
 	})
 }
 
@@ -141,7 +141,7 @@ func TestSixtyFourPoolsAtOnceAreServedAndNoMore(t *testing.T) {
 			b.take(t, fmt.Sprint("p", i), 1)
 		}
 		wantTooMany(t, b.refusal(t, "p63"), "64 pools at most", time.Minute)
-		names, err := b.pools.Names(t.Context(), "", "", 100)
+		names, _, err := b.pools.List(t.Context(), "", "", 100)
 		expect.Error(t, "Names", err, nil)
 		expect.Equal(t, "pools that exist", len(names), 64)
 	})
@@ -242,7 +242,7 @@ func TestCloseGivesEverythingBackAlsoWhenItsContextHasEndedAndStampsNothingAfter
 		for range 2 {
 			b.Close(ended)
 			for _, pool := range []string{"main", "a", "b"} {
-				b.wantSlot(t, pool, workerlease.Free)
+				b.wantSlot(t, pool, workerlease.SlotStateFree)
 				b.wantUnavailable(t, pool, "stopping")
 			}
 		}

@@ -68,7 +68,7 @@ func (p *program) banner(ctx context.Context, c *config.Service, store *redissto
 	for _, missing := range c.Exposed() {
 		s.Warnings = append(s.Warnings, "insecure: other machines can reach this service; "+missing)
 	}
-	if c.Server.Workers.NewPools == workerlease.Wait {
+	if c.Server.Workers.NewPools == workerlease.NewPoolsWait {
 		longest := cmp.Or(c.Server.Workers.LongestTTL, workerlease.DefaultTTL)
 		for _, pin := range c.Server.Workers.Pools {
 			longest = max(longest, pin.TTL)

@@ -69,16 +69,16 @@ func TestSettingsOfWorkerIDs(t *testing.T) {
 		want workerlease.Config
 		pool string
 	}{
-		{nil, workerlease.Config{NewPools: workerlease.Trust, Skew: time.Second}, "default"},
-		{[]string{"--redis="}, workerlease.Config{NewPools: workerlease.Trust, Skew: time.Second}, "default"},
-		{[]string{"--new-pools", "wait"}, workerlease.Config{NewPools: workerlease.Wait, Skew: time.Second}, "default"},
-		{[]string{"--redis", "redis://h"}, workerlease.Config{NewPools: workerlease.Wait, Skew: time.Second}, "default"},
-		{[]string{"--redis", "redis://h", "--dev"}, workerlease.Config{NewPools: workerlease.Trust, Skew: time.Second}, "default"},
-		{[]string{"--redis", "redis://h", "--dev", "--new-pools", "wait"}, workerlease.Config{NewPools: workerlease.Wait, Skew: time.Second}, "default"},
+		{nil, workerlease.Config{NewPools: workerlease.NewPoolsTrust, Skew: time.Second}, "default"},
+		{[]string{"--redis="}, workerlease.Config{NewPools: workerlease.NewPoolsTrust, Skew: time.Second}, "default"},
+		{[]string{"--new-pools", "wait"}, workerlease.Config{NewPools: workerlease.NewPoolsWait, Skew: time.Second}, "default"},
+		{[]string{"--redis", "redis://h"}, workerlease.Config{NewPools: workerlease.NewPoolsWait, Skew: time.Second}, "default"},
+		{[]string{"--redis", "redis://h", "--dev"}, workerlease.Config{NewPools: workerlease.NewPoolsTrust, Skew: time.Second}, "default"},
+		{[]string{"--redis", "redis://h", "--dev", "--new-pools", "wait"}, workerlease.Config{NewPools: workerlease.NewPoolsWait, Skew: time.Second}, "default"},
 		{[]string{"--redis", "redis+cluster://h", "--new-pools", "trust", "--clock-skew", "250ms", "--worker-cooldown", "2h", "--id-pool", "orders"},
-			workerlease.Config{NewPools: workerlease.Trust, Skew: 250 * time.Millisecond, Cooldown: 2 * time.Hour}, "orders"},
-		{[]string{"--redis", "redis://h", "--worker-longest-ttl", "10m"}, workerlease.Config{NewPools: workerlease.Wait, Skew: time.Second, LongestTTL: 10 * time.Minute}, "default"},
-		{[]string{"--redis", "redis://h", "--id-pool=", "--worker-cooldown=0s"}, workerlease.Config{NewPools: workerlease.Wait, Skew: time.Second}, ""},
+			workerlease.Config{NewPools: workerlease.NewPoolsTrust, Skew: 250 * time.Millisecond, Cooldown: 2 * time.Hour}, "orders"},
+		{[]string{"--redis", "redis://h", "--worker-longest-ttl", "10m"}, workerlease.Config{NewPools: workerlease.NewPoolsWait, Skew: time.Second, LongestTTL: 10 * time.Minute}, "default"},
+		{[]string{"--redis", "redis://h", "--id-pool=", "--worker-cooldown=0s"}, workerlease.Config{NewPools: workerlease.NewPoolsWait, Skew: time.Second}, ""},
 	} {
 		command := &cobra.Command{}
 		l := config.BindService(command.Flags())
@@ -178,11 +178,11 @@ func TestSettingsOfCountersAndLocks(t *testing.T) {
 		counters counter.Config
 		locks    lock.Config
 	}{
-		{nil, counter.Config{AfterLoss: counter.MovePast, HoldOff: counter.DefaultHoldOff}, lock.Config{AfterLoss: lock.GrantAfterLoss, Skew: time.Second}},
+		{nil, counter.Config{AfterLoss: counter.AfterLossMovePast, HoldOff: counter.DefaultHoldOff}, lock.Config{AfterLoss: lock.AfterLossGrant, Skew: time.Second}},
 		{[]string{"--counter-after-loss", "refuse", "--counter-margin", "5000", "--counter-hold-off", "1m"},
-			counter.Config{AfterLoss: counter.Refuse, Margin: 5000, HoldOff: time.Minute}, lock.Config{AfterLoss: lock.GrantAfterLoss, Skew: time.Second}},
+			counter.Config{AfterLoss: counter.AfterLossRefuse, Margin: 5000, HoldOff: time.Minute}, lock.Config{AfterLoss: lock.AfterLossGrant, Skew: time.Second}},
 		{[]string{"--lock-after-loss", "wait", "--lock-longest-ttl", "5m", "--clock-skew", "2s", "--counter-margin="},
-			counter.Config{AfterLoss: counter.MovePast, HoldOff: counter.DefaultHoldOff}, lock.Config{AfterLoss: lock.WaitAfterLoss, LongestTTL: 5 * time.Minute, Skew: 2 * time.Second}},
+			counter.Config{AfterLoss: counter.AfterLossMovePast, HoldOff: counter.DefaultHoldOff}, lock.Config{AfterLoss: lock.AfterLossWait, LongestTTL: 5 * time.Minute, Skew: 2 * time.Second}},
 	} {
 		command := &cobra.Command{}
 		l := config.BindService(command.Flags())

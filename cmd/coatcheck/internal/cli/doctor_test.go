@@ -261,7 +261,7 @@ func TestDoctorNamesTheKindOfServer(t *testing.T) {
 func TestMissingRightsOfTheRedisUserAreNamed(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t, "--appendonly", "yes")
-	rights := redisprobe.Rights(redisstore.Standalone, "coatcheck:")
+	rights := redisprobe.Rights(redisstore.ModeStandalone, "coatcheck:")
 	at := func(name string, rules ...string) []string {
 		words := []any{"ACL", "SETUSER", name, "on", ">word"}
 		for _, rule := range rules {

@@ -21,7 +21,7 @@ func TestUnfitRedisIsNamedAtStart(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0)
 	node := cluster.Nodes()[1]
 	words := []any{"ACL", "SETUSER", "few", "reset", "on", ">word"}
-	for _, right := range redisprobe.Rights(redisstore.Standalone, "coatcheck:") {
+	for _, right := range redisprobe.Rights(redisstore.ModeStandalone, "coatcheck:") {
 		words = append(words, right)
 	}
 	expect.Error(t, "ACL SETUSER", server.Client().Do(t.Context(), append(words, "-get")...).Err(), nil)

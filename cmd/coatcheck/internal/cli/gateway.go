@@ -65,7 +65,7 @@ func (p *program) gateway(ctx context.Context, l *config.Sources, c *config.Gate
 	}
 	defer endTraces(ctx, traces, log)
 	measures := metrics.NewStore(version().Version)
-	store, err := openStore(ctx, c.Service, log, append(traces.Observers(), measures)...)
+	store, err := openStore(ctx, c.Service, log, append(traces.Observers(), measures.Observer())...)
 	if err != nil {
 		return err
 	}
@@ -275,7 +275,7 @@ func routesTable(routes gateway.Routes) string {
 
 // key is where a request has its key: a token that was issued only where there are no others.
 func (s shownRoute) key() string {
-	if s.Accept == string(idempotency.TokenOnly) {
+	if s.Accept == string(idempotency.AcceptToken) {
 		return idempotency.TokenHeader
 	}
 	places := slices.Clone(s.KeyHeader)
@@ -313,7 +313,7 @@ func try(at string, route gateway.Route) string {
 	host, path, _ := strings.Cut(path, "/")
 	header := "Idempotency-Key: order-1"
 	switch {
-	case route.Accept == idempotency.TokenOnly:
+	case route.Accept == idempotency.AcceptToken:
 		header = "Idempotency-Token: $TOKEN"
 	case len(route.KeyHeaders) > 0:
 		header = strings.ReplaceAll(route.KeyHeaders[0], idempotency.KeyJoint, `: order-1" -H "`) + ": order-1"

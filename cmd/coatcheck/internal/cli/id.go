@@ -24,7 +24,7 @@ func (f *idForm) bind(formats ...snowflake.Format) []*config.Setting {
 	for _, format := range formats {
 		names = append(names, string(format))
 	}
-	format := config.Choice("format", string(snowflake.Decimal), names, "how ids are written", (*string)(&f.format))
+	format := config.Choice("format", string(snowflake.FormatDecimal), names, "how ids are written", (*string)(&f.format))
 	return []*config.Setting{
 		format,
 		config.Number("width", fmt.Sprint(snowflake.DefaultWidth), 1, int64(snowflake.MaxWidth), "digits",
@@ -49,7 +49,7 @@ func (a alias) Type() string           { return "string" }
 
 func (f *idForm) style(ctx context.Context, service *client.Client, pool string) (snowflake.Style, error) {
 	style := snowflake.Style{Width: int(f.width)}
-	if f.format != snowflake.Timed {
+	if f.format != snowflake.FormatTimed {
 		return style, nil
 	}
 	if pool == "" {

@@ -28,7 +28,7 @@ func (p *program) idSegmentCommand() *cobra.Command {
 		Args: oneTag,
 	}
 	// there is no time in them
-	formats := slices.DeleteFunc(snowflake.Formats(), func(format snowflake.Format) bool { return format == snowflake.Timed })
+	formats := slices.DeleteFunc(snowflake.Formats(), func(format snowflake.Format) bool { return format == snowflake.FormatTimed })
 	s := bindStraight(command.Flags(), append([]string{"segment-create"}, counterSettings...), append(form.bind(formats...), howMany(&n))...)
 	shortCount(command.Flags())
 	command.RunE = func(c *cobra.Command, args []string) error {

@@ -105,7 +105,7 @@ func repeatable(name, help string, into *string) *config.Setting {
 
 // addedOf is what `incr --json` prints: what the service answers.
 func addedOf(got client.CounterRange) api.Incremented {
-	answer := api.Incremented{Key: got.Key, First: got.First, Value: got.Value}
+	answer := api.Incremented{Key: got.Key, First: got.First, Value: got.Last}
 	if len(got.Numbers) == 1 {
 		answer.Number = got.Numbers[0]
 	} else {
@@ -122,7 +122,7 @@ func addedLines(got client.CounterRange) string {
 	var lines []byte
 	for value := got.First; ; value++ { // the last may be the largest there is
 		lines = append(strconv.AppendInt(lines, value, 10), '\n')
-		if value == got.Value {
+		if value == got.Last {
 			return string(lines)
 		}
 	}

@@ -23,7 +23,7 @@ func TestRecipesOfTheLocksPage(t *testing.T) {
 	plain := func(code string) string { return strings.Join(strings.Fields(code), " ") }
 	for _, part := range []struct{ what, whole, part string }{
 		{"the Lua recipe", string(page), lock.CheckFence},
-		{"the SQL recipe", string(page), lock.CheckFenceSQL("account", "id", "balance")},
+		{"the SQL recipe", string(page), lock.CheckFenceSQL(lock.PlaceholderQuestion, "account", "id", "balance")},
 		{"the example", plain(string(example)), plain(shown)},
 	} {
 		if part.part == "" || !strings.Contains(part.whole, part.part) {

@@ -85,7 +85,7 @@ func (r *lockRun) settle() error {
 	if r.request.Mode == "shared" {
 		return usageError{errors.New("--mode shared and --permits: any number may share, name one of them")}
 	}
-	r.request.Mode = string(lock.Permits)
+	r.request.Mode = string(lock.ModePermits)
 	return nil
 }
 

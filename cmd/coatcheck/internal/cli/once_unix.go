@@ -37,7 +37,7 @@ func (r *once) run(ctx context.Context, service *client.Client) (record onceReco
 	result, err := service.DoKey(life, r.key, options, func(claimed context.Context, attempt *client.Attempt) (client.Answer, error) {
 		r.quiet()
 		if !waiting() {
-			attempt.NotBegun()
+			attempt.Release()
 			return client.Answer{}, laterError{context.Cause(ctx)}
 		}
 		ran, operation = true, attempt.Operation
@@ -46,7 +46,7 @@ func (r *once) run(ctx context.Context, service *client.Client) (record onceReco
 			return client.Answer{}, err
 		}
 		if record.ExitCode != 0 && r.onFailure == "retry" {
-			attempt.NotBegun()
+			attempt.Release()
 		}
 		body, err := json.Marshal(record)
 		return client.Answer{Header: map[string]string{"Content-Type": "application/json"}, Body: body}, err
@@ -84,10 +84,10 @@ func (r *once) findOut(ctx context.Context, operation string, fence int64) (said
 	switch {
 	case err == nil:
 		body, err := json.Marshal(onceRecord{Key: r.key.Key, ExitCode: saysHappened, Owner: ownerOf(""), Ended: api.At(time.Now())})
-		said.Decision, said.Answer = api.Happened, client.Answer{Header: map[string]string{"Content-Type": "application/json"}, Body: body}
+		said.Decision, said.Answer = api.DecisionHappened, client.Answer{Header: map[string]string{"Content-Type": "application/json"}, Body: body}
 		return said, err
 	case ended && failed.ExitCode() == saysNotBegun:
-		return client.Resolution{Decision: api.NotBegun}, nil
+		return client.Resolution{Decision: api.DecisionNotBegun}, nil
 	}
 	fmt.Fprintf(r.warnings, "coatcheck: the command of --resolve says neither 0 nor %d (%v): it stays in doubt, and a later call asks again\n",
 		saysNotBegun, err)
@@ -110,7 +110,7 @@ func (r *once) supervised(claimed context.Context, attempt *client.Attempt) (rec
 	record.Ended, record.ExitCode = api.At(time.Now()), ended.Code
 	switch {
 	case !ended.Began:
-		attempt.NotBegun()
+		attempt.Release()
 		return record, notStarted(err)
 	case errors.Is(err, client.ErrUnknownToken):
 		return record, fmt.Errorf("%w\nIt may have had its effect, and the next call runs it again: look at the effect before", err)

@@ -213,8 +213,8 @@ func (p *program) operationSettleCommand() *cobra.Command {
 
 func (s settling) settlement(ctx context.Context, input io.Reader) (client.Settlement, error) {
 	settlement := client.Settlement{Reason: s.reason}
-	for decision, said := range map[api.Decision]bool{api.Happened: s.completed, api.NotBegun: s.notBegun,
-		api.Refused: s.refused} {
+	for decision, said := range map[api.Decision]bool{api.DecisionHappened: s.completed, api.DecisionNotBegun: s.notBegun,
+		api.DecisionRefused: s.refused} {
 		switch {
 		case said && settlement.Decision != "":
 			return settlement, errors.New("one of --completed, --not-begun and --refused belongs here, not two")
@@ -225,7 +225,7 @@ func (s settling) settlement(ctx context.Context, input io.Reader) (client.Settl
 	switch settlement.Decision {
 	case "":
 		return settlement, errors.New("say what became of the operation: --completed, --not-begun or --refused")
-	case api.Happened:
+	case api.DecisionHappened:
 		return settlement, s.answer(ctx, input, &settlement.Answer)
 	}
 	if s.body != "" || s.bodyFile != "" {

@@ -227,7 +227,7 @@ func kindOf(err error) error {
 	switch {
 	case err == nil || errors.As(err, new(usageError)) || errors.As(err, new(laterError)) || errors.As(err, new(exitError)):
 		return err
-	case isAny(err, client.ErrInvalidRequest):
+	case isAny(err, client.ErrInvalid):
 		return usageError{err}
 	case isAny(err, client.ErrUnavailable, client.ErrExhausted, client.ErrQuarantined, client.ErrHeld, client.ErrAttemptRunning),
 		// of commands that go to Redis themselves

@@ -102,7 +102,7 @@ func (l *leafFlags) leafError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, segment.ErrRequest):
+	case errors.Is(err, segment.ErrInvalid):
 		return usageError{err}
 	case noTable:
 		return fmt.Errorf("%w\nThere is no table %s. To make it: coatcheck segment create-table", err, l.leaf.Table)

@@ -167,7 +167,7 @@ func (m *tagMove) leafHome(url string) (tagHome, error) {
 func openCounter(ctx context.Context, counters *counter.Counters, tag string, next int64) error {
 	there, err := counters.Get(ctx, tag)
 	switch {
-	case errors.Is(err, counter.ErrUnknown), err == nil && there == math.MaxInt64:
+	case errors.Is(err, counter.ErrNotFound), err == nil && there == math.MaxInt64:
 		return counters.Set(ctx, tag, next-1, counter.SetOptions{Back: true})
 	case err != nil:
 		return err

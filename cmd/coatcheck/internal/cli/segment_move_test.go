@@ -84,7 +84,7 @@ func TestTagsMoveWhileTheyAreUsed(t *testing.T) {
 						return 0, 0, err
 					}
 					got, err := counters.IncrBy(ctx, "orders", 50)
-					return got.First, got.Value + 1, err
+					return got.First, got.Last + 1, err
 				})
 			})
 		}

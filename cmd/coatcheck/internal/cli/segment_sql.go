@@ -35,7 +35,7 @@ func openSQL(text string) (*sql.DB, segment.Dialect, error) {
 		return nil, "", err
 	}
 	open := openMySQL
-	if dialect == segment.PostgreSQL {
+	if dialect == segment.DialectPostgreSQL {
 		open = openPostgreSQL
 	}
 	db, err := open(target)

@@ -14,13 +14,13 @@ func TestDatabaseURLs(t *testing.T) {
 		url, shown string
 		dialect    segment.Dialect // "" = refused
 	}{
-		{"mysql://u:hunter2@h:1/db", "mysql://u:***@h:1/db", segment.MySQL},
-		{"mariadb://u:hunter2@h/db?tls=true", "mariadb://u:***@h/db?***", segment.MySQL},
-		{"mysql://h/db", "mysql://h/db", segment.MySQL},
-		{"mysql://u:hunter2@[::1]:1/db", "mysql://u:***@[::1]:1/db", segment.MySQL},
-		{"postgres://u:hunter2@h:1/db?sslmode=disable", "postgres://u:***@h:1/db?***", segment.PostgreSQL},
-		{"postgresql://u:hunter%402@h/db", "postgresql://u:***@h/db", segment.PostgreSQL},
-		{"postgres://h/db?password=hunter2", "postgres://h/db?***", segment.PostgreSQL},
+		{"mysql://u:hunter2@h:1/db", "mysql://u:***@h:1/db", segment.DialectMySQL},
+		{"mariadb://u:hunter2@h/db?tls=true", "mariadb://u:***@h/db?***", segment.DialectMySQL},
+		{"mysql://h/db", "mysql://h/db", segment.DialectMySQL},
+		{"mysql://u:hunter2@[::1]:1/db", "mysql://u:***@[::1]:1/db", segment.DialectMySQL},
+		{"postgres://u:hunter2@h:1/db?sslmode=disable", "postgres://u:***@h:1/db?***", segment.DialectPostgreSQL},
+		{"postgresql://u:hunter%402@h/db", "postgresql://u:***@h/db", segment.DialectPostgreSQL},
+		{"postgres://h/db?password=hunter2", "postgres://h/db?***", segment.DialectPostgreSQL},
 
 		{"", "", ""},
 		{"mysql://u:hunter2@h/db?interpolateParams=hunter2", "mysql://u:***@h/db?***", ""},

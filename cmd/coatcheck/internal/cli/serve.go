@@ -52,7 +52,7 @@ func (p *program) serve(ctx context.Context, l *config.Sources) (err error) {
 	}
 	defer endTraces(ctx, traces, log)
 	measures := metrics.NewService(version().Version)
-	store, err := openStore(ctx, c, log, append(traces.Observers(), measures)...)
+	store, err := openStore(ctx, c, log, append(traces.Observers(), measures.Observer())...)
 	if err != nil {
 		return err
 	}

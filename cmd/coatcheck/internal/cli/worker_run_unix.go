@@ -53,7 +53,7 @@ func (r *workerRun) attempt(ctx context.Context, service *client.Client) (*held,
 
 // observe records the outcome of the last renewal.
 func (h *held) observe(e holder.Event) {
-	if e.Kind == holder.Renewed || e.Kind == holder.RenewalFailed {
+	if e.Kind == holder.KindRenewed || e.Kind == holder.KindRenewalFailed {
 		h.fault.Store(&e.Err)
 	}
 }

@@ -83,9 +83,9 @@ func secrets[T any](name, unit, help, bad string, parse func(string) ([]T, error
 }
 
 // Keyring is a list of keys, id:secret each. Only the ids are ever shown.
-func Keyring(name, help string, into *[]idempotency.Key) *Setting {
-	return secrets(name, "id:secret,…", help, "(not keys)", idempotency.ParseKeys,
-		func(key idempotency.Key) string { return key.ID + ":…" }, into)
+func Keyring(name, help string, into *[]idempotency.Secret) *Setting {
+	return secrets(name, "id:secret,…", help, "(not keys)", idempotency.ParseSecrets,
+		func(key idempotency.Secret) string { return key.ID + ":…" }, into)
 }
 
 // records is a list of records of API keys. Only the ids are ever shown.

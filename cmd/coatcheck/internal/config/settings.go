@@ -120,8 +120,8 @@ func redisSettings(c *Service) []*Setting {
 			redisconn.Redact),
 		NumberOrAll("ack", "0", 0, 100, redisstore.AckAll, "replicas or all",
 			"replicas that must confirm every write before it counts; all: each that can become master", &c.Store.Ack),
-		Choice("restarts", redisstore.AutoRestarts,
-			[]redisstore.Restarts{redisstore.AutoRestarts, redisstore.WaitRestarts, redisstore.TrustRestarts},
+		Choice("restarts", redisstore.RestartsAuto,
+			[]redisstore.Restarts{redisstore.RestartsAuto, redisstore.RestartsWait, redisstore.RestartsTrust},
 			"a restart or a failover of Redis: auto believes that nothing was lost where Redis proves it, wait never believes a restart, "+
 				"trust believes everything, also a Redis that cannot show it; alike in all that use a prefix", &c.Store.Restarts),
 		Text("prefix", redisstore.Config{}.WithDefaults().Prefix, "text", "before every key in Redis", &c.Store.Prefix),
@@ -212,7 +212,7 @@ func tokenSettings(c *Service) []*Setting {
 
 func afterLossSettings(c *Service) []*Setting {
 	return In("Counters",
-		Choice("counter-after-loss", counter.MovePast, []counter.AfterLoss{counter.MovePast, counter.Refuse}, "a counter that has gone "+
+		Choice("counter-after-loss", counter.AfterLossMovePast, []counter.AfterLoss{counter.AfterLossMovePast, counter.AfterLossRefuse}, "a counter that has gone "+
 			"back, or may have, since Redis has lost what it had confirmed: move it past every value that can have been handed out, or "+
 			"refuse it until it is set; what follows has to be alike in all that use a counter", &c.Server.Counters.AfterLoss),
 		Optional(Number("counter-margin", Unsaid, 1, counter.MaxMargin, "values", fmt.Sprintf("how far such a counter moves; empty: %d, "+
@@ -231,7 +231,7 @@ func workerSettings(c *Service) []*Setting {
 		Optional(Named("identity", "", "how the service calls itself where it leases worker ids; empty: as the host is called",
 			&c.Server.Identity)),
 		poolPins(&c.Server.Workers.Pools),
-		Optional(Choice("new-pools", "", []workerlease.NewPools{workerlease.Wait, workerlease.Trust}, "a worker-id pool that the store "+
+		Optional(Choice("new-pools", "", []workerlease.NewPools{workerlease.NewPoolsWait, workerlease.NewPoolsTrust}, "a worker-id pool that the store "+
 			"knows nothing of: wait until no window can be open that it may have forgotten, or trust that it is new; empty: trust on the "+
 			"embedded store and with --dev, else wait", &c.Server.Workers.NewPools)),
 		Optional(Span("worker-longest-ttl", Unsaid, workerlease.MinTTL, workerlease.MaxTTL, fmt.Sprintf("the longest TTL of a worker-id "+
@@ -265,7 +265,7 @@ func segmentSettings(c *Service) []*Setting {
 
 func lockSettings(c *Service) []*Setting {
 	return In("Locks",
-		Choice("lock-after-loss", lock.GrantAfterLoss, []lock.AfterLoss{lock.GrantAfterLoss, lock.WaitAfterLoss}, "once Redis may have "+
+		Choice("lock-after-loss", lock.AfterLossGrant, []lock.AfterLoss{lock.AfterLossGrant, lock.AfterLossWait}, "once Redis may have "+
 			"lost leases of locks that are still open: grant, or wait until all of them have ended; alike in all that use a lock",
 			&c.Server.Locks.AfterLoss),
 		Optional(Span("lock-longest-ttl", Unsaid, lock.MinTTL, lock.MaxTTL, fmt.Sprintf("the longest TTL of a lock, which is how long "+
@@ -320,9 +320,9 @@ func (c *Service) derive() {
 		c.Store.URL = "embedded:"
 	}
 	if c.Server.Workers.NewPools == "" {
-		c.Server.Workers.NewPools = workerlease.Wait
+		c.Server.Workers.NewPools = workerlease.NewPoolsWait
 		if c.Server.Dev || c.OnEmbedded() {
-			c.Server.Workers.NewPools = workerlease.Trust
+			c.Server.Workers.NewPools = workerlease.NewPoolsTrust
 		}
 	}
 	if c.Server.Identity == "" {

@@ -9,7 +9,7 @@ import (
 )
 
 var sqlSchemes = map[string]segment.Dialect{
-	"mysql": segment.MySQL, "mariadb": segment.MySQL, "postgres": segment.PostgreSQL, "postgresql": segment.PostgreSQL,
+	"mysql": segment.DialectMySQL, "mariadb": segment.DialectMySQL, "postgres": segment.DialectPostgreSQL, "postgresql": segment.DialectPostgreSQL,
 }
 
 // ParseSQL takes the URL of a database apart. The error holds nothing of it.

@@ -18,14 +18,12 @@ const pipelineCalls = attribute.Key("coatcheck.pipeline.calls")
 
 // calls makes a span of each call to the store for a request. Calls without one have none.
 type calls struct {
-	observe.None
-
 	tracer trace.Tracer
 }
 
 type callKey struct{}
 
-func (c calls) CallStarted(ctx context.Context, op string) context.Context {
+func (c calls) started(ctx context.Context, op string) context.Context {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx
 	}
@@ -34,11 +32,11 @@ func (c calls) CallStarted(ctx context.Context, op string) context.Context {
 		about = []attribute.KeyValue{semconv.DBSystemNameRedis, semconv.DBOperationName("INCRBY")}
 	}
 	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(about...)}
-	ctx, span := c.tracer.Start(ctx, "redis "+op, options...) //nolint:spancheck // CallEnded ends it
+	ctx, span := c.tracer.Start(ctx, "redis "+op, options...) //nolint:spancheck // ended does it
 	return context.WithValue(ctx, callKey{}, span)            //nolint:spancheck // as above
 }
 
-func (c calls) CallEnded(ctx context.Context, call observe.Call) {
+func (c calls) ended(ctx context.Context, call observe.Call) {
 	span, ok := ctx.Value(callKey{}).(trace.Span)
 	if !ok {
 		return

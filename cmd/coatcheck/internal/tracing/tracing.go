@@ -123,7 +123,8 @@ func (t *Traces) Observers() []observe.Observer {
 	if t == nil {
 		return nil
 	}
-	return []observe.Observer{calls{tracer: t.tracer}}
+	c := calls{t.tracer}
+	return []observe.Observer{{CallStarted: c.started, CallEnded: c.ended}}
 }
 
 // closeWithin is how long the last spans may take to be sent.

@@ -104,7 +104,8 @@ const (
 	// DecisionNotBegun means that it has had no effect: the next request may begin, with a larger
 	// fence.
 	DecisionNotBegun Decision = "not-begun"
-	// Refused lets no request begin; repeats get an error that says that an operator has closed it.
+	// DecisionRefused lets no request begin; repeats get an error that says that an operator has
+	// closed it.
 	DecisionRefused Decision = "refused"
 )
 

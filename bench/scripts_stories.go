@@ -151,7 +151,8 @@ func (c *tokenCalls) abandon(ctx context.Context, i int) error {
 }
 
 func (c *tokenCalls) settle(ctx context.Context, i int) error {
-	return c.tokens.Settle(ctx, c.keys[i].Operation(), idempotency.Settlement{Decision: idempotency.DecisionHappened, Answer: answerOfBytes})
+	settlement := idempotency.Settlement{Decision: idempotency.DecisionHappened, Answer: answerOfBytes}
+	return c.tokens.Settle(ctx, c.keys[i].Operation(), settlement)
 }
 
 func ownKeys(ctx context.Context, s *stage) (*story, error) {

@@ -16,8 +16,8 @@ import (
 // Policy is the outcome of a token whose attempt fell silent.
 type Policy string
 
-// The policies. A claim that was made under Hold stays under PolicyHold, whatever a later one asks
-// for.
+// The policies. A claim that was made under PolicyHold stays under PolicyHold, whatever a later one
+// asks for.
 const (
 	PolicyHold     Policy = "hold"     // it stays in doubt: nothing runs again. The default
 	PolicyTakeover Policy = "takeover" // the next claim may be granted, with a larger fence

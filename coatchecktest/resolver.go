@@ -64,7 +64,8 @@ func (r *resolverCheck) ask(operation string, fence int64) idempotency.Resolutio
 	case err != nil:
 		r.Errorf("resolver: %s: error %v", operation, err)
 	case said.Decision != idempotency.DecisionHappened && said.Decision != idempotency.DecisionNotBegun:
-		r.Errorf("resolver: %s: it says %q, neither %q nor %q", operation, said.Decision, idempotency.DecisionHappened, idempotency.DecisionNotBegun)
+		r.Errorf("resolver: %s: it says %q, neither %q nor %q", operation, said.Decision,
+			idempotency.DecisionHappened, idempotency.DecisionNotBegun)
 	case said.Decision == idempotency.DecisionHappened && (said.Answer.Status < 200 || said.Answer.Status > 599):
 		r.Errorf("resolver: %s: the answer that it says has the status %d", operation, said.Answer.Status)
 	}

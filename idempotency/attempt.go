@@ -31,8 +31,8 @@ func (a *Attempt) Release() { a.notBegun.Store(true) }
 
 // Abandon states that the operation may or may not have had its effect, such as a call to another
 // service that timed out: the answer is sent but not recorded, and the token is in doubt at once.
-// Under Hold later requests get "outcome unknown"; under PolicyTakeover the next one may run. It
-// wins over Release.
+// Under PolicyHold later requests get "outcome unknown"; under PolicyTakeover the next one may run.
+// It wins over Release.
 func (a *Attempt) Abandon() { a.inDoubt.Store(true) }
 
 func (a *Attempt) doubt(is bool) {

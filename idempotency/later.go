@@ -15,9 +15,9 @@ import (
 const watched = 15 * time.Second
 
 // giveBack releases a claim whose outcome is not known and whose handler never ran. While Redis
-// does not answer it is retried: under Hold for as long as the record stays, since a claim that a
-// hung Redis runs late would be in doubt for that long; under PolicyTakeover until the next request
-// can take the claim over.
+// does not answer it is retried: under PolicyHold for as long as the record stays, since a claim
+// that a hung Redis runs late would be in doubt for that long; under PolicyTakeover until the next
+// request can take the claim over.
 func (t *Tokens) giveBack(key Key, owner string, options ClaimOptions) {
 	until := t.stays(options)
 	var missing time.Time // since when Redis answers that there is no such claim

@@ -61,7 +61,7 @@ const (
 // Settlement ends the doubt about an operation.
 type Settlement struct {
 	Decision Decision
-	Answer   Answer // to record with Happened, for the retention of the claim
+	Answer   Answer // to record with DecisionHappened, for the retention of the claim
 	// LeaseToken is that of a [Resolving]; "" = an operator has decided
 	LeaseToken string
 }

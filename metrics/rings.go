@@ -107,7 +107,8 @@ func (r *rings) lookAtAll() (occupancy, error) {
 		return occupancy{}, err
 	}
 	seen := occupancy{slots: map[string]int{
-		string(workerlease.SlotStateFree): 0, string(workerlease.SlotStateHeld): 0, string(workerlease.SlotStateCooling): 0, quarantinedSlots: 0,
+		string(workerlease.SlotStateFree): 0, string(workerlease.SlotStateHeld): 0,
+		string(workerlease.SlotStateCooling): 0, quarantinedSlots: 0,
 	}}
 	if len(names) > mostRings {
 		seen.unseen, names = 1, names[:mostRings]

@@ -183,7 +183,9 @@ func (s *Store) flown(r *Registry) {
 
 // Observer is what a store tells these metrics of, for [redisstore.Config].
 func (s *Store) Observer() observe.Observer {
-	return observe.Observer{CallEnded: s.callEnded, BatchEnded: s.batchEnded, IncarnationChanged: s.incarnationChanged, LockWaits: s.lockWaits}
+	return observe.Observer{
+		CallEnded: s.callEnded, BatchEnded: s.batchEnded, IncarnationChanged: s.incarnationChanged, LockWaits: s.lockWaits,
+	}
 }
 
 func (s *Store) callEnded(_ context.Context, call observe.Call) {

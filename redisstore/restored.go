@@ -77,7 +77,8 @@ func (s *Store) hasNote(key string) bool {
 	switch {
 	case !ours:
 		return false
-	case rest == "marker}", strings.HasSuffix(rest, "}:marker") && s.mode == ModeCluster, kind == "incarnation" && strings.HasSuffix(rest, "}"),
+	case rest == "marker}", strings.HasSuffix(rest, "}:marker") && s.mode == ModeCluster,
+		kind == "incarnation" && strings.HasSuffix(rest, "}"),
 		kind == "places" && strings.HasSuffix(rest, "}"):
 		return true
 	}

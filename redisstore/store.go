@@ -169,7 +169,8 @@ func (c Config) check(mode Mode) error {
 		"ack timeout %v: at least 1ms, and less than the timeout of %v", c.AckTimeout, c.Timeout)
 	fault(!slices.Contains([]Restarts{RestartsAuto, RestartsWait, RestartsTrust}, c.Restarts), "restarts %q: %s, %s or %s", c.Restarts,
 		RestartsAuto, RestartsWait, RestartsTrust)
-	fault(mode == ModeEmbedded && c.Restarts == RestartsTrust, "restarts %q: the embedded store ends with its process; give the URL of a Redis",
+	fault(mode == ModeEmbedded && c.Restarts == RestartsTrust,
+		"restarts %q: the embedded store ends with its process; give the URL of a Redis",
 		c.Restarts)
 	fault(mode == ModeEmbedded && c.Ack != 0, "ack: the embedded store has no replicas; give the URL of a Redis that has")
 	return errors.Join(faults...)

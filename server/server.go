@@ -246,7 +246,8 @@ func New(config Config) *Server {
 	s := &Server{
 		config: config, store: config.Store, log: config.Logger, metrics: config.Metrics,
 		counters: counter.New(config.Store, config.Counters), pools: workerlease.New(config.Store, workers), ledger: ledger.New(config.Store),
-		limits: limit.New(config.Store, limit.Config{}), locks: lock.New(config.Store, config.Locks), events: events.New(), door: frontdoor.New(config.door()),
+		limits: limit.New(config.Store, limit.Config{}),
+		locks:  lock.New(config.Store, config.Locks), events: events.New(), door: frontdoor.New(config.door()),
 		now: time.Now, known: map[string]endpoint{},
 	}
 	s.life, s.end = context.WithCancel(context.Background())

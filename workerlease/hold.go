@@ -103,8 +103,9 @@ func (l leaser) Release(ctx context.Context, lease Lease, usedUntil time.Time) e
 
 func (leaser) Judge(err error) holder.Verdict {
 	return holder.Verdict{
-		Wait:  redisstore.RetryAfter(err),
-		Lost:  errors.Is(err, redisstore.ErrLost) || errors.Is(err, ErrEnded),
-		Final: errors.Is(err, ErrOtherPool) || errors.Is(err, ErrEnded) || errors.Is(err, ErrInvalid) || errors.Is(err, redisstore.ErrWrongType),
+		Wait: redisstore.RetryAfter(err),
+		Lost: errors.Is(err, redisstore.ErrLost) || errors.Is(err, ErrEnded),
+		Final: errors.Is(err, ErrOtherPool) || errors.Is(err, ErrEnded) ||
+			errors.Is(err, ErrInvalid) || errors.Is(err, redisstore.ErrWrongType),
 	}
 }

@@ -27,7 +27,8 @@ func (p *Pools) Renew(ctx context.Context, lease Lease, ack int) (Lease, error) 
 		return Lease{}, ErrLost
 	}
 	// a pool with a leased id is not new
-	args := []any{lease.WorkerID, nonce, from, wanted(lease.TTL != 0, milliseconds(lease.TTL)), p.config.Skew.Milliseconds(), string(NewPoolsWait)}
+	args := []any{lease.WorkerID, nonce, from, wanted(lease.TTL != 0, milliseconds(lease.TTL)),
+		p.config.Skew.Milliseconds(), string(NewPoolsWait)}
 	reply, err := p.on(ack).Run(ctx, scripts.WorkerRenew, p.keys(lease.Pool),
 		append(append(args, proof(lease)...), p.longest(lease.Pool))...)
 	if err != nil {

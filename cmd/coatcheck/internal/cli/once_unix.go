@@ -84,7 +84,8 @@ func (r *once) findOut(ctx context.Context, operation string, fence int64) (said
 	switch {
 	case err == nil:
 		body, err := json.Marshal(onceRecord{Key: r.key.Key, ExitCode: saysHappened, Owner: ownerOf(""), Ended: api.At(time.Now())})
-		said.Decision, said.Answer = api.DecisionHappened, client.Answer{Header: map[string]string{"Content-Type": "application/json"}, Body: body}
+		said.Decision = api.DecisionHappened
+		said.Answer = client.Answer{Header: map[string]string{"Content-Type": "application/json"}, Body: body}
 		return said, err
 	case ended && failed.ExitCode() == saysNotBegun:
 		return client.Resolution{Decision: api.DecisionNotBegun}, nil

@@ -9,7 +9,8 @@ import (
 )
 
 var sqlSchemes = map[string]segment.Dialect{
-	"mysql": segment.DialectMySQL, "mariadb": segment.DialectMySQL, "postgres": segment.DialectPostgreSQL, "postgresql": segment.DialectPostgreSQL,
+	"mysql": segment.DialectMySQL, "mariadb": segment.DialectMySQL,
+	"postgres": segment.DialectPostgreSQL, "postgresql": segment.DialectPostgreSQL,
 }
 
 // ParseSQL takes the URL of a database apart. The error holds nothing of it.

@@ -200,7 +200,7 @@ func (c *Client) RemoveCounter(ctx context.Context, key string) error {
 
 // Counters lists the counters whose keys begin with a prefix, in the order of their bytes, page by
 // page. It ends with the first error. Those are listed that coatcheck has added to or set.
-func (c *Client) Counters(ctx context.Context, prefix string) iter.Seq2[api.ListedCounter, error] {
+func (c *Client) Counters(ctx context.Context, prefix string) iter.Seq2[ListedCounter, error] {
 	return list(ctx, c, "list counters", "/counter?n=1000", prefix,
-		func(page api.Counters) ([]api.ListedCounter, string) { return page.Counters, page.Next })
+		func(page api.Counters) ([]ListedCounter, string) { return page.Counters, page.Next })
 }

@@ -12,18 +12,18 @@ import (
 
 // Lock returns the holders and waiters of a lock, at one instant of the Redis server's time. A lock
 // that is not in use has none.
-func (c *Client) Lock(ctx context.Context, name string) (api.Lock, error) {
+func (c *Client) Lock(ctx context.Context, name string) (LockState, error) {
 	get := call{op: "look at lock", name: name, method: http.MethodGet, path: "/lock/" + name}
-	return ask(ctx, c.onNamed, get, func(shown api.Lock) bool { return shown.Name == name && shown.Holders != nil })
+	return ask(ctx, c.onNamed, get, func(shown LockState) bool { return shown.Name == name && shown.Holders != nil })
 }
 
 // Locks lists the locks that are held and whose names begin with a prefix, in the order of their
 // bytes, page by page. It ends with the first error. A lock is on the list from its grant or, if it
 // was acquired on Redis itself, a quarter of a second later on; those of plain clients of redislock
 // are not.
-func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[api.Lock, error] {
+func (c *Client) Locks(ctx context.Context, prefix string) iter.Seq2[LockState, error] {
 	return list(ctx, c, "list locks", "/lock", prefix,
-		func(page api.Locks) ([]api.Lock, string) { return page.Locks, page.Next })
+		func(page api.Locks) ([]LockState, string) { return page.Locks, page.Next })
 }
 
 // BreakLock takes a lock from the holder with that fence; 0 is a plain client of redislock. It

@@ -12,21 +12,21 @@ import (
 
 // InDoubt lists the operations in doubt whose name or route begins with a prefix, the longest in
 // doubt first, page by page. It ends with the first error. It needs the role admin.
-func (c *Client) InDoubt(ctx context.Context, prefix string) iter.Seq2[api.Operation, error] {
+func (c *Client) InDoubt(ctx context.Context, prefix string) iter.Seq2[Operation, error] {
 	return list(ctx, c, "list operations in doubt", "/operation?state=in-doubt", prefix,
-		func(page api.Operations) ([]api.Operation, string) { return page.Operations, page.Next })
+		func(page api.Operations) ([]Operation, string) { return page.Operations, page.Next })
 }
 
 // Operation returns one operation; ErrUnknownOperation if it has expired, was lost, or never was.
-func (c *Client) Operation(ctx context.Context, name string) (api.Operation, error) {
+func (c *Client) Operation(ctx context.Context, name string) (Operation, error) {
 	get := call{op: "show operation", name: name, method: http.MethodGet, path: "/operation/" + name}
-	return ask(ctx, c.onOperation, get, func(shown api.Operation) bool { return shown.Operation == name })
+	return ask(ctx, c.onOperation, get, func(shown Operation) bool { return shown.Operation == name })
 }
 
 // Settlement ends the doubt about an operation.
 type Settlement struct {
-	Decision api.Decision
-	Answer   Answer // to record with api.DecisionHappened; NotKept is ignored
+	Decision Decision
+	Answer   Answer // to record with DecisionHappened; NotKept is ignored
 	Reason   string // up to 500 characters, kept in the service's events and log
 	Lease    string // of a [Resolving]; "" = an operator has decided
 }
@@ -37,7 +37,7 @@ type Settlement struct {
 // is harmless. Without a lease it needs the role admin.
 func (c *Client) Settle(ctx context.Context, name string, s Settlement) error {
 	request := api.Settlement{Outcome: s.Decision, Reason: s.Reason}
-	if s.Decision == api.DecisionHappened {
+	if s.Decision == DecisionHappened {
 		request.Status, request.Headers, request.Body = cmp.Or(s.Answer.Status, http.StatusOK), s.Answer.Header, s.Answer.Body
 	}
 	settle := call{

@@ -10,13 +10,13 @@ import (
 )
 
 // Resolver closes an operation in doubt at whatever keeps its effect, and says what had happened:
-// api.DecisionHappened, with the answer that the attempt gave or would have given, or
-// api.DecisionNotBegun. After its answer no attempt with this fence or a smaller one may have an
+// DecisionHappened, with the answer that the attempt gave or would have given, or
+// DecisionNotBegun. After its answer no attempt with this fence or a smaller one may have an
 // effect: one may still be on its way. docs/effects.md has recipes that are exact. An error, or a
 // resolution without a decision, says that nothing is known.
 type Resolver func(ctx context.Context, operation string, fence int64) (Resolution, error)
 
-// Resolution is what a resolver has found out. api.DecisionRefused is not a resolver's to decide.
+// Resolution is what a resolver has found out. DecisionRefused is not a resolver's to decide.
 type Resolution = Settlement
 
 // Resolving is the right to find out what became of an operation. One caller has it at a time.
@@ -77,7 +77,7 @@ func (run *run) resolve(ctx context.Context, found error) bool {
 	limited, cancel := context.WithTimeout(ctx, resolveTime)
 	defer cancel()
 	said, err := run.terms.Resolve(limited, failure.Operation, begun.Fence)
-	if err == nil && said.Decision != api.DecisionHappened && said.Decision != api.DecisionNotBegun {
+	if err == nil && said.Decision != DecisionHappened && said.Decision != DecisionNotBegun {
 		err = errors.New("it says neither completed nor not-begun")
 	}
 	if err == nil {

@@ -73,9 +73,9 @@ func (c *Client) Issue(ctx context.Context, scope string, ttl time.Duration) (To
 
 // Status reads the state of a token; ErrUnknownToken if it was never issued, has expired or was
 // lost. It changes nothing: where no answer came, the error is ErrUnavailable.
-func (c *Client) Status(ctx context.Context, token string) (api.TokenStatus, error) {
+func (c *Client) Status(ctx context.Context, token string) (TokenStatus, error) {
 	get := call{op: "token status", method: http.MethodGet, path: "/token/" + token, token: token}
-	return ask(ctx, c.onToken, get, func(status api.TokenStatus) bool { return status.State != "" })
+	return ask(ctx, c.onToken, get, func(status TokenStatus) bool { return status.State != "" })
 }
 
 // Grant is a claim that was granted.

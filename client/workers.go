@@ -35,7 +35,7 @@ func (r WorkerRequest) wire() api.WorkerRequest {
 }
 
 // moment is a time as it is sent; the zero time is left out.
-func moment(at time.Time) *api.Time {
+func moment(at time.Time) *Time {
 	if at.IsZero() {
 		return nil
 	}

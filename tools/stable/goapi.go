@@ -17,9 +17,9 @@ const module = "github.com/coatcheck/coatcheck"
 // docs/stability.md.
 var modules = map[string][]string{
 	".": {
-		"access", "api", "client", "coatchecktest", "counter", "embedded", "gateway", "idempotency", "idempotency/echov4",
+		"client", "coatchecktest", "counter", "embedded", "idempotency", "idempotency/echov4",
 		"idempotency/jwtprincipal", "limit", "lock", "metrics", "number", "redisstore", "redisstore/observe", "segment",
-		"segment/redissource", "server", "snowflake", "workerlease", "workerlease/holder",
+		"segment/redissource", "snowflake", "workerlease", "workerlease/holder",
 	},
 	"idempotency/echov5":  {""},
 	"idempotency/fiberv3": {""},

@@ -118,6 +118,47 @@ func TestGoPackagesKeepWhatTheyExport(t *testing.T) {
 	wantAnnounced(t, brokenGo(before, now))
 }
 
+// A user of the promised packages never has to import another of this repository.
+func TestSignaturesHaveOnlyPromisedTypes(t *testing.T) {
+	now, err := load(t.Context(), root, modules)
+	if err != nil {
+		t.Fatalf("the Go packages of today: %v", err)
+	}
+	for _, found := range unpromised(now) {
+		t.Errorf("%s is of a package that docs/stability.md does not promise", found)
+	}
+}
+
+func TestTypesThatAreNotPromisedAreFound(t *testing.T) {
+	tree := treeOf(t, map[string]string{
+		"go.mod": "module " + module + "\n\ngo 1.26\n",
+		"lock/a.go": `package lock
+
+import "` + module + `/api"
+
+type Named = api.Named
+
+type T struct {
+	Fine  []Named
+	Wrong map[string]*api.Other
+	own   api.Other
+}
+
+func (T) Wrong2(func(api.Other)) {}
+
+func Fine(api.Named) error { return nil }
+`,
+		"api/b.go": "package api\n\ntype Named struct{ Part Part }\n\ntype Part int\n\ntype Other struct{}\n",
+	})
+	found, err := load(t.Context(), tree, map[string][]string{".": {"lock"}})
+	if err != nil {
+		t.Fatalf("the packages: %v", err)
+	}
+	if got, want := unpromised(found), []string{"lock.Named: api.Part", "lock.T: api.Other"}; !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+}
+
 // What a change takes away is found, and what it adds is none of it.
 func TestWhatIsTakenAwayIsFound(t *testing.T) {
 	http := func(text string) promises { return httpIn(t, text) }
@@ -215,8 +256,16 @@ func TestWhatAPackageNoLongerExportsIsFound(t *testing.T) {
 
 func packageOf(t *testing.T, text string) (folder string) {
 	t.Helper()
+	return treeOf(t, map[string]string{"a.go": text, "go.mod": "module example.com/a\n\ngo 1.26\n"})
+}
+
+func treeOf(t *testing.T, files map[string]string) (folder string) {
+	t.Helper()
 	folder = t.TempDir()
-	for name, content := range map[string]string{"a.go": text, "go.mod": "module example.com/a\n\ngo 1.26\n"} {
+	for name, content := range files {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o750); err != nil {
+			t.Fatalf("making the folder of %s: %v", name, err)
+		}
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
 			t.Fatalf("writing %s: %v", name, err)
 		}

@@ -252,7 +252,7 @@ func TestALeaseTokenThatPeopleChoseIsRefused(t *testing.T) {
 func TestLeaseTokenWithWordsOfTheRecordProvesNothing(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		tokens := newTokens(t, store)
-		for _, decision := range []Decision{DecisionRefuse, DecisionHappened} {
+		for _, decision := range []Decision{DecisionRefused, DecisionHappened} {
 			key := Key{ID: string(decision)}
 			grant := claim(t, tokens, key, ClaimOptions{Fingerprint: "f"})
 			expect.NoError(t, "Abandon", tokens.Abandon(t.Context(), key, grant.LeaseToken))

@@ -130,10 +130,17 @@ var codes = []struct {
 	{redisstore.ErrWrongType, api.WrongType},
 }
 
+// ProblemDetails is a problem of RFC 9457 as the middleware writes it. A service that writes its
+// own refusals with it answers in the same form.
+type ProblemDetails = api.Problem
+
+// ProblemCode names the kind of a problem, such as idempotency-in-progress.
+type ProblemCode = api.Code
+
 // Problem returns an error of this package as the problem that an HTTP client gets; ok is false for
 // an error that this package does not know. The detail holds no token, no key and no address: the
 // store's own error is for the log.
-func Problem(err error) (problem api.Problem, ok bool) {
+func Problem(err error) (problem ProblemDetails, ok bool) {
 	for _, known := range codes {
 		if !errors.Is(err, known.err) {
 			continue

@@ -53,9 +53,9 @@ const (
 	// DecisionNotBegun means that it has had no effect: the next request may begin, with a larger
 	// fence.
 	DecisionNotBegun Decision = "not-begun"
-	// DecisionRefuse lets no request begin; repeats get an error that says that an operator has
+	// DecisionRefused lets no request begin; repeats get an error that says that an operator has
 	// closed it.
-	DecisionRefuse Decision = "refused"
+	DecisionRefused Decision = "refused"
 )
 
 // Settlement ends the doubt about an operation.
@@ -80,9 +80,9 @@ func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) err
 		}
 		s.Answer = s.Answer.recordable()
 		answer = t.answerKeys.seal(operation, s.Answer)
-	case DecisionNotBegun, DecisionRefuse:
+	case DecisionNotBegun, DecisionRefused:
 	default:
-		return fmt.Errorf("idempotency: decision %q: %s, %s or %s", s.Decision, DecisionHappened, DecisionNotBegun, DecisionRefuse)
+		return fmt.Errorf("idempotency: decision %q: %s, %s or %s", s.Decision, DecisionHappened, DecisionNotBegun, DecisionRefused)
 	}
 	if !names.Digested.MatchString(operation) {
 		return ErrUnknownOperation
@@ -191,7 +191,7 @@ func inDoubt(reply scripts.Reply, operation string) error {
 	if err := reply.Scan(&doubt.Since, &decision); err != nil {
 		return err
 	}
-	doubt.Refused = decision == string(DecisionRefuse)
+	doubt.Refused = decision == string(DecisionRefused)
 	return doubt
 }
 

@@ -111,7 +111,7 @@ func TestOperationInDoubtIsReportedWithItsNameAndTime(t *testing.T) {
 		expect.Error(t, "Operation", err, nil)
 		expect.Equal(t, "route, request and attempts of the operation", []any{operation.State, operation.Route, operation.RequestID, operation.Attempts}, []any{StateInDoubt, "pay", "r-7", 1})
 
-		expect.Error(t, "Settle as refused", tokens.Settle(t.Context(), name, Settlement{Decision: DecisionRefuse}), nil)
+		expect.Error(t, "Settle as refused", tokens.Settle(t.Context(), name, Settlement{Decision: DecisionRefused}), nil)
 		operation, err = tokens.Operation(t.Context(), name)
 		expect.NoError(t, "Operation after it was closed", err)
 		expect.Equal(t, "state after it was closed", operation.State, StateRefused)
@@ -148,7 +148,7 @@ func TestSettledOperationIsAnsweredAsItWasDecided(t *testing.T) {
 			t.Errorf("Settle while an attempt runs: got %v, want ErrAttemptRunning with up to an hour left", err)
 		}
 		for _, unknown := range []string{"", "nonsense", name[:31] + "!", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"} {
-			expect.Error(t, "Settle "+unknown, tokens.Settle(t.Context(), unknown, Settlement{Decision: DecisionRefuse}), ErrUnknownOperation)
+			expect.Error(t, "Settle "+unknown, tokens.Settle(t.Context(), unknown, Settlement{Decision: DecisionRefused}), ErrUnknownOperation)
 		}
 		if err := tokens.Settle(t.Context(), name, Settlement{Decision: "maybe"}); err == nil {
 			t.Error("Settle with the decision maybe: got no error, want one that lists the decisions")

@@ -23,7 +23,7 @@ type Resolver func(ctx context.Context, operation Operation) (Resolution, error)
 
 // Resolution is what a resolver has found out: [DecisionHappened] with the answer that the attempt
 // gave or would have given, which every repeat gets, or [DecisionNotBegun], upon which the next
-// request runs, with a larger fence. [DecisionRefuse] is not a resolver's to decide.
+// request runs, with a larger fence. [DecisionRefused] is not a resolver's to decide.
 type Resolution = Settlement
 
 // Resolving is the right to find out what became of an operation. One caller has it at a time.

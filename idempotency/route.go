@@ -145,9 +145,12 @@ func (r Route) Check() error {
 // patternLike matches a name that is written as a pattern: a path, perhaps after a method.
 var patternLike = lazyregexp.New(`^(?:\S+[ \t]+\S*)?/`)
 
+// RoutePolicy is a route's policy as JSON for clients, in the form that openapi.yaml describes.
+type RoutePolicy = api.RoutePolicy
+
 // Published is the route's policy as clients may see it: its header, its retention, and which
 // requests count as the same.
-func (r Route) Published() api.RoutePolicy {
+func (r Route) Published() RoutePolicy {
 	r = r.WithDefaults()
 	body := "body"
 	if r.CanonicalJSON {
@@ -165,7 +168,7 @@ func (r Route) Published() api.RoutePolicy {
 	for _, name := range r.Headers {
 		fingerprint = append(fingerprint, "header "+http.CanonicalHeaderKey(name))
 	}
-	return api.RoutePolicy{
+	return RoutePolicy{
 		Route: r.Name, Headers: r.headers(), KeyFromBody: r.KeyFromBody,
 		UniqueBy: uniqueBy, UniqueOver: uniqueOver, Required: !r.Optional, Policy: string(r.Policy),
 		LeaseMs: r.Lease.Milliseconds(), RetentionMs: r.Retention.Milliseconds(), Fingerprint: append(fingerprint, body),

@@ -163,7 +163,7 @@ func (h *operations) settle(r *request) error {
 	r.body(&asked)
 	settlement := settlementOf(r, asked)
 	settlement.LeaseToken = lease
-	if lease != "" && settlement.Decision == idempotency.DecisionRefuse {
+	if lease != "" && settlement.Decision == idempotency.DecisionRefused {
 		r.invalid("outcome", "completed or not-begun: an operator alone refuses, without "+leaseHeader)
 	}
 	if r.err != nil {
@@ -202,7 +202,7 @@ func settlementOf(r *request, asked api.Settlement) idempotency.Settlement {
 		r.invalid("reason", "up to 500 characters")
 	}
 	switch settlement.Decision {
-	case idempotency.DecisionNotBegun, idempotency.DecisionRefuse:
+	case idempotency.DecisionNotBegun, idempotency.DecisionRefused:
 		if asked.Status != 0 || len(asked.Headers) > 0 || len(asked.Body) > 0 {
 			r.invalid("status", "an answer belongs to the outcome completed alone")
 		}

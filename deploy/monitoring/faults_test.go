@@ -553,7 +553,7 @@ func (l *library) doubts() {
 	found, err := l.tokens.Doubts(l.Context())
 	expect.NoError(l, "Doubts", err)
 	for _, operation := range found.Oldest {
-		err := l.tokens.Settle(l.Context(), operation.Name, idempotency.Settlement{Decision: idempotency.DecisionRefuse})
+		err := l.tokens.Settle(l.Context(), operation.Name, idempotency.Settlement{Decision: idempotency.DecisionRefused})
 		expect.NoError(l, "Settle", err)
 	}
 	l.scrape()

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/idempotency"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -101,29 +100,23 @@ func replay(result idempotency.Result) (any, error) {
 }
 
 // statuses are the guard's own, by the code of the HTTP interface.
-var statuses = map[api.Code]codes.Code{
-	api.InProgress: codes.Aborted, api.Superseded: codes.Aborted, api.IdempotencyUnknown: codes.FailedPrecondition,
-	api.KeyMissing: codes.InvalidArgument, api.KeyMalformed: codes.InvalidArgument, api.PayloadMismatch: codes.InvalidArgument,
-	api.StoreNewer: codes.FailedPrecondition, api.TokenUnknown: codes.NotFound, api.OperationUnknown: codes.NotFound,
-	api.StoreUnavailable: codes.Unavailable,
-	api.OutcomeUnknown:   codes.Unknown,
+var statuses = map[idempotency.ProblemCode]codes.Code{
+	"idempotency-in-progress": codes.Aborted, "idempotency-superseded": codes.Aborted,
+	"idempotency-outcome-unknown": codes.FailedPrecondition, "store-newer": codes.FailedPrecondition,
+	"idempotency-key-missing": codes.InvalidArgument, "idempotency-key-malformed": codes.InvalidArgument,
+	"idempotency-payload-mismatch": codes.InvalidArgument,
+	"idempotency-token-unknown":    codes.NotFound, "operation-unknown": codes.NotFound,
+	storeUnavailable: codes.Unavailable, "outcome-unknown": codes.Unknown,
 }
+
+const storeUnavailable = "store-unavailable"
 
 // refusal is the status for an error of the guard.
 func refusal(err error) error {
 	if known, is := status.FromError(err); is {
 		return known.Err()
 	}
-	problem, known := idempotency.Problem(err)
-	if !known {
-		problem = api.NewProblem(api.InternalError, "")
-		switch {
-		case errors.Is(err, redisstore.ErrUnavailable):
-			problem = api.NewProblem(api.StoreUnavailable, "")
-		case errors.Is(err, redisstore.ErrUnknownOutcome):
-			problem = api.NewProblem(api.OutcomeUnknown, "")
-		}
-	}
+	problem, _ := idempotency.Problem(err)
 	code, listed := statuses[problem.Code]
 	if !listed {
 		code = codes.Internal
@@ -133,7 +126,7 @@ func refusal(err error) error {
 		text += ": " + problem.Detail
 	}
 	if code != codes.Unknown && errors.Is(err, context.DeadlineExceeded) {
-		return withReason(codes.DeadlineExceeded, string(api.StoreUnavailable), "nothing was done: the time of the call is over", nil, 0)
+		return withReason(codes.DeadlineExceeded, storeUnavailable, "nothing was done: the time of the call is over", nil, 0)
 	}
 	var facts map[string]string
 	if problem.Operation != "" {

@@ -47,8 +47,9 @@ var (
 	ErrExhausted = class.Refusal("every worker id of the pool is taken or cooling")
 	// ErrQuarantined comes with Error.Wait: until no lost window can be open, or counters go on.
 	ErrQuarantined = class.Refusal("nothing is granted yet")
-	ErrOtherPool   = class.Refusal("the pool, or the lock, has another layout, epoch, datacenter, ttl or number of permits")
+	ErrOtherPool   = class.Refusal("the pool has another layout, epoch, datacenter or ttl")
 	ErrHeld        = class.Refusal("the lock is held by others")
+	ErrPermits     = class.Refusal("the lock is in use with another number of permits")
 	ErrPoolExists  = class.Refusal("the pool is there already")
 	// ErrLayoutUsedUp does not end by itself: the pool's layout has no timestamps left.
 	ErrLayoutUsedUp = class.Refusal("the pool's layout has no timestamps left")
@@ -107,7 +108,7 @@ var codes = map[api.Code]error{
 	api.OperationUnknown:    ErrUnknownOperation,
 	api.NotFound:            ErrNotFound,
 	api.LayoutMismatch:      ErrOtherPool,
-	api.PermitsMismatch:     ErrOtherPool,
+	api.PermitsMismatch:     ErrPermits,
 	api.LockHeld:            ErrHeld,
 	api.LeaseLost:           ErrLost,
 	api.PoolExhausted:       ErrExhausted,

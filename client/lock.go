@@ -62,7 +62,7 @@ type Lock struct {
 // place is given back, within two seconds.
 //
 // The errors: ErrHeld after LockRequest.Wait (RetryAfter is when the holder's lease can end),
-// ErrOtherPool if the lock has another number of permits now, ErrQuarantined while the service does
+// ErrPermits if the lock has another number of permits now, ErrQuarantined while the service does
 // not know which leases are open, ErrInvalid; ErrUnavailable (nothing was done);
 // ErrUnknownOutcome (the lock may be taken, without a holder, until the service has given it back
 // or its TTL has passed).

@@ -24,7 +24,7 @@ import (
 var toldOfLocks = map[api.Code]error{
 	"lock-held":         client.ErrHeld,
 	"lease-lost":        client.ErrLost,
-	"permits-mismatch":  client.ErrOtherPool,
+	"permits-mismatch":  client.ErrPermits,
 	"pool-quarantined":  client.ErrQuarantined,
 	"invalid-request":   client.ErrInvalid,
 	"invalid-name":      client.ErrInvalid,
@@ -148,7 +148,7 @@ func (s *service) lockTogether(t *testing.T) {
 	wantError(t, err, client.ErrHeld)
 	// no waiting makes it four
 	_, err = s.AcquireLock(t.Context(), "permits", client.LockRequest{Permits: 4})
-	wantError(t, err, client.ErrOtherPool)
+	wantError(t, err, client.ErrPermits)
 	info := shown(t, s, "permits")
 	expect.Equal(t, "permits that there are", info.Permits, 3)
 	expect.MustEqual(t, "holders of permits", len(info.Holders), 2)

@@ -27,7 +27,7 @@ func TestLockOfAClosedStoreIsAClearError(t *testing.T) {
 		release(t, held)
 		expect.NoError(t, "closing the store", store.Close())
 		for _, locks := range []*Locks{fresh, used} {
-			for _, request := range []Request{{}, {Mode: ModeShared}, {Capacity: 2}} {
+			for _, request := range []Request{{}, {Mode: ModeShared}, {Permits: 2}} {
 				_, err := locks.Acquire(t.Context(), "other", request)
 				expect.Error(t, "Acquire after the store was closed", err, redisstore.ErrClosed)
 				_, err = locks.TryAcquire(t.Context(), "other", request)

@@ -46,7 +46,7 @@ func openRivals(t *testing.T, config Config) *rivals {
 func TestHeirBeginsWithTheNotification(t *testing.T) {
 	t.Parallel()
 	r := openRivals(t, Config{Window: 30 * time.Second})
-	for _, request := range []Request{{TTL: time.Minute}, {TTL: time.Minute, Mode: ModeShared}, {TTL: time.Minute, Mode: ModePermits, Permits: 1, Capacity: 1}} {
+	for _, request := range []Request{{TTL: time.Minute}, {TTL: time.Minute, Mode: ModeShared}, {TTL: time.Minute, Mode: ModePermits}} {
 		held := must(t, r.one, "early", Request{})
 		heir := startWaiter(t, r.other, "early", request, 1)
 		r.cut.Store(true)

@@ -14,7 +14,7 @@ import (
 // to observers, to whom [Locks.Get] shows the leader as the holder; its fence is the term, which
 // rises with each leader. The mode is Exclusive. The errors are those of Acquire.
 func (l *Locks) Campaign(ctx context.Context, name string, request Request) (*Lock, error) {
-	request.Mode, request.Capacity, request.Permits, request.WholeTTL = ModeExclusive, 0, 0, true
+	request.Mode, request.Permits, request.Take, request.WholeTTL = ModeExclusive, 0, 0, true
 	request.candidate = true
 	if request.Token == "" {
 		// observers see each candidate as a waiter, also those of one process

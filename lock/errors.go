@@ -18,7 +18,7 @@ var (
 	ErrHeld     = fault.Refusal("lock: held by others")
 	ErrLost     = fault.Loss("lock: it is no longer yours")
 	ErrInvalid  = fault.Refusal("lock: the request is not valid")
-	ErrCapacity = fault.Refusal("lock: in use with another number of permits")
+	ErrPermits  = fault.Refusal("lock: in use with another number of permits")
 	ErrInDoubt  = fault.Refusal("lock: leases that are still open may have been lost")
 	ErrNoHolder = fault.Refusal("lock: it has no such holder")
 )
@@ -97,7 +97,7 @@ func refusal(reply scripts.Reply) error {
 		if err := reply.Scan(&permits); err != nil {
 			return err
 		}
-		return fmt.Errorf("%w: it has %d", ErrCapacity, permits)
+		return fmt.Errorf("%w: it has %d", ErrPermits, permits)
 	case "doubt":
 		wait := time.Duration(0)
 		if err := reply.Scan(&wait); err != nil {

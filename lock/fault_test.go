@@ -36,7 +36,7 @@ func TestPlainRedislockAndOursExcludeEachOther(t *testing.T) {
 			locks := open(t, storetest.Open(t, redisstore.Config{URL: at.url}), Config{Window: MinTTL})
 			key := locks.Key("both")
 			plain := redislock.New(at.client(key))
-			for _, request := range []Request{{}, {Mode: ModeShared}, {Capacity: 2}} {
+			for _, request := range []Request{{}, {Mode: ModeShared}, {Permits: 2}} {
 				held := must(t, locks, "both", request)
 				_, err := plain.Obtain(ctx, key, time.Minute, nil)
 				wantIs(t, err, redislock.ErrNotObtained)
@@ -260,7 +260,7 @@ func TestEveryKeyOfALockExpires(t *testing.T) {
 	server := redistest.Start(t)
 	locks := open(t, storetest.Open(t, redisstore.Config{URL: server.URL()}), Config{})
 	var held []*Lock
-	for i, request := range []Request{{}, {Mode: ModeShared}, {Capacity: 2}} {
+	for i, request := range []Request{{}, {Mode: ModeShared}, {Permits: 2}} {
 		name := string(rune('a' + i))
 		held = append(held, must(t, locks, name, request))
 		startWaiter(t, locks, name, Request{}, 1)

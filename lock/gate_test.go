@@ -74,7 +74,7 @@ func TestOnlyPlainExclusiveRequestsWaitAtTheGate(t *testing.T) {
 		locks := open(t, store, Config{})
 		held := must(t, locks, "gate", Request{})
 		line := startAtGate(t, locks, "gate", 2)
-		for i, request := range []Request{{Token: secret.New()}, {Mode: ModeShared}, {Capacity: 2}} {
+		for i, request := range []Request{{Token: secret.New()}, {Mode: ModeShared}, {Permits: 2}} {
 			line = append(line, settle(t, waitLocal(t, locks, "gate", request)))
 			expect.Equal(t, "number of waiters at Redis", info(t, locks, "gate").Queue, 2+i)
 		}

@@ -82,7 +82,7 @@ func (l *Locks) enter(ctx context.Context, a *asker, inbox string) (scripts.Repl
 	a.polls = l.polls.Add(1)
 	args := []any{
 		&a.Token, &a.Owner, a.Mode.letter(), a.TTL.Milliseconds(), (a.TTL + time.Minute).Milliseconds(), inbox,
-		a.Permits, a.Capacity, &l.settings, a.polls,
+		a.Take, a.capacity(), &l.settings, a.polls,
 	}
 	a.sent = time.Now()
 	if a.Mode != ModeExclusive {

@@ -28,7 +28,7 @@ type Lock struct {
 // alone. A request that is under way when the waiting ends is waited for, for one timeout of the
 // store at most: else it could be granted after its withdrawal.
 //
-// The errors: a *HeldError after Request.Wait or with the context's cause, ErrCapacity, ErrInDoubt
+// The errors: a *HeldError after Request.Wait or with the context's cause, ErrPermits, ErrInDoubt
 // if the wait ends before the doubt does, ErrInvalid; redisstore.ErrUnavailable (nothing was done),
 // redisstore.ErrUnknownOutcome (the lock may be taken, without a holder, until Redis answers again:
 // then it is given back, unless that takes two minutes, Close comes first, or Request.Token is set;

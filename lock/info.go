@@ -23,31 +23,31 @@ const (
 
 // Info is the holders and waiters of a lock, at one instant of the server's time.
 type Info struct {
-	Now      time.Time
-	Mode     Mode     // "" if it has no holder
-	Capacity int      // permits there are, with mode Permits
-	Fence    int64    // of the last grant that is remembered; 0 = none
-	Holders  []Holder // by fence, the smallest first: a hundred of them
-	Further  int      // number of holders that are not among those
-	Queue    int      // number of waiters
-	Waiters  []Waiter // the first hundred of them, in order
+	Now     time.Time
+	Mode    Mode     // "" if it has no holder
+	Permits int      // permits there are, with ModePermits
+	Fence   int64    // of the last grant that is remembered; 0 = none
+	Holders []Holder // by fence, the smallest first: a hundred of them
+	Further int      // number of holders that are not among those
+	Queue   int      // number of waiters
+	Waiters []Waiter // the first hundred of them, in order
 }
 
 // Holder is one holder of a lock. A plain client of redislock has no fence, no owner and no Since.
 type Holder struct {
-	Owner   string
-	Fence   int64
-	Since   time.Time
-	Until   time.Time // unless it is renewed; zero = never
-	Permits int
+	Owner string
+	Fence int64
+	Since time.Time
+	Until time.Time // unless it is renewed; zero = never
+	Take  int
 }
 
 // Waiter is one waiter of a lock.
 type Waiter struct {
-	Owner   string
-	Mode    Mode
-	Permits int
-	Since   time.Time
+	Owner string
+	Mode  Mode
+	Take  int
+	Since time.Time
 }
 
 // Get returns the holders and waiters of a lock. A lock that is not in use has none.
@@ -77,7 +77,7 @@ func (l *Locks) get(ctx context.Context, name string, waiters, holders int) (Inf
 func readInfo(reply scripts.Reply) (Info, error) {
 	var info Info
 	mode, holders := "", 0
-	if err := reply.Scan(&info.Now, &info.Fence, &mode, &info.Capacity, &holders, &info.Queue, &info.Further); err != nil {
+	if err := reply.Scan(&info.Now, &info.Fence, &mode, &info.Permits, &holders, &info.Queue, &info.Further); err != nil {
 		return Info{}, err
 	}
 	info.Mode = modeOf(mode)
@@ -96,7 +96,7 @@ func (i *Info) read(words []string, holder bool) error {
 	if holder && len(words) == 5 {
 		numbers, err := numbers(words[:4])
 		if err == nil {
-			i.Holders = append(i.Holders, Holder{Fence: numbers[0], Since: at(numbers[1]), Until: at(numbers[2]), Permits: int(numbers[3]),
+			i.Holders = append(i.Holders, Holder{Fence: numbers[0], Since: at(numbers[1]), Until: at(numbers[2]), Take: int(numbers[3]),
 				Owner: words[4]})
 		}
 		return err
@@ -104,7 +104,7 @@ func (i *Info) read(words []string, holder bool) error {
 	if !holder && len(words) == 4 {
 		numbers, err := numbers(words[1:3])
 		if err == nil {
-			i.Waiters = append(i.Waiters, Waiter{Mode: modeOf(words[0]), Permits: int(numbers[0]), Since: time.UnixMicro(numbers[1]).UTC(),
+			i.Waiters = append(i.Waiters, Waiter{Mode: modeOf(words[0]), Take: int(numbers[0]), Since: time.UnixMicro(numbers[1]).UTC(),
 				Owner: words[3]})
 		}
 		return err

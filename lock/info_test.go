@@ -29,12 +29,12 @@ func shows(t *testing.T, store *redisstore.Store) {
 	if left := holder.Until.Sub(got.Now); left <= 0 || left > time.Minute {
 		t.Errorf("%v left", left)
 	}
-	writer := startWaiter(t, locks, "shown", Request{Owner: "bob", Capacity: 5, Permits: 2}, 1)
+	writer := startWaiter(t, locks, "shown", Request{Owner: "bob", Permits: 5, Take: 2}, 1)
 	reader := startWaiter(t, locks, "shown", Request{Owner: "cid", Mode: ModeShared}, 2)
 	got = info(t, locks, "shown")
 	expect.MustEqual(t, "number of waiters", got.Queue, 2)
 	first, second := got.Waiters[0], got.Waiters[1]
-	expect.Equal(t, "first waiter", first, Waiter{Owner: "bob", Mode: ModePermits, Permits: 2, Since: first.Since})
+	expect.Equal(t, "first waiter", first, Waiter{Owner: "bob", Mode: ModePermits, Take: 2, Since: first.Since})
 	expect.Equal(t, "owner of the second waiter", second.Owner, "cid")
 	expect.Equal(t, "mode of the second waiter", second.Mode, ModeShared)
 	if second.Since.Before(first.Since) || first.Since.Before(held.Since()) {
@@ -45,8 +45,8 @@ func shows(t *testing.T, store *redisstore.Store) {
 	got = info(t, locks, "shown")
 	expect.MustEqual(t, "number of holders after the hand-over", len(got.Holders), 1)
 	expect.Equal(t, "mode after the hand-over", got.Mode, ModePermits)
-	expect.Equal(t, "capacity after the hand-over", got.Capacity, 5)
-	expect.Equal(t, "permits of the holder", got.Holders[0].Permits, 2)
+	expect.Equal(t, "capacity after the hand-over", got.Permits, 5)
+	expect.Equal(t, "permits of the holder", got.Holders[0].Take, 2)
 	expect.Equal(t, "owner of the permits", got.Holders[0].Owner, "bob")
 	expect.Equal(t, "fence of the permits", got.Holders[0].Fence, w.Fence())
 	release(t, w)
@@ -57,11 +57,11 @@ func shows(t *testing.T, store *redisstore.Store) {
 func isFull(t *testing.T, store *redisstore.Store) {
 	locks := open(t, store, Config{})
 	for range MaxHolders {
-		_, err := locks.TryGrant(t.Context(), "full", Request{Capacity: MaxCapacity, TTL: time.Hour})
+		_, err := locks.TryGrant(t.Context(), "full", Request{Permits: MaxPermits, TTL: time.Hour})
 		expect.MustEqual(t, "error of TryGrant", err, nil)
 	}
 	for name, get := range map[string]func(context.Context, string, Request) (Grant, error){"TryGrant": locks.TryGrant, "Grant": locks.Grant} {
-		_, err := get(t.Context(), "full", Request{Capacity: MaxCapacity, Wait: time.Millisecond})
+		_, err := get(t.Context(), "full", Request{Permits: MaxPermits, Wait: time.Millisecond})
 		wantIs(t, err, ErrHeld)
 		expect.Contains(t, name+" of a lock that is full", err.Error(), "and by 255 more; a lock has at most 256 holders")
 	}
@@ -87,7 +87,7 @@ func breaks(t *testing.T, store *redisstore.Store) {
 	locks := open(t, store, Config{})
 	for _, request := range []Request{{}, {Mode: ModeShared}} {
 		held := must(t, locks, "broken", request)
-		next := startWaiter(t, locks, "broken", Request{Capacity: 1}, 1)
+		next := startWaiter(t, locks, "broken", Request{Mode: ModePermits}, 1)
 		_, err := locks.Break(t.Context(), "broken", held.Fence()+1)
 		wantIs(t, err, ErrNoHolder)
 		_, err = locks.Break(t.Context(), "broken", 0)

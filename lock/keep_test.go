@@ -11,7 +11,7 @@ import (
 // The lease that remains may be longer than the TTL or shorter, and gets no further renewal.
 func keeps(t *testing.T, store *redisstore.Store) {
 	mine, others := open(t, store, Config{}), open(t, store, Config{})
-	for _, request := range []Request{{TTL: time.Minute}, {TTL: time.Minute, Mode: ModeShared}, {TTL: time.Minute, Mode: ModePermits, Permits: 1, Capacity: 1}} {
+	for _, request := range []Request{{TTL: time.Minute}, {TTL: time.Minute, Mode: ModeShared}, {TTL: time.Minute, Mode: ModePermits}} {
 		name := "kept-" + string(request.Mode)
 		long := must(t, mine, name, request)
 		for range 2 { // again does nothing

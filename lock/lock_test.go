@@ -28,6 +28,7 @@ func TestLocksOnEveryKindOfStore(t *testing.T) {
 			"shared and exclusive":                       shared,
 			"readers after a writer wait":                phaseFair,
 			"permits":                                    permits,
+			"a lock with one permit":                     onePermit,
 			"holders and waiters":                        shows,
 			"more holders than are shown":                showsSome,
 			"as many holders as there can be":            isFull,
@@ -70,7 +71,7 @@ func excludes(t *testing.T, store *redisstore.Store) {
 
 func repeats(t *testing.T, store *redisstore.Store) {
 	locks := open(t, store, Config{})
-	for _, request := range []Request{{}, {Mode: ModeShared}, {Capacity: 3, Permits: 2}} {
+	for _, request := range []Request{{}, {Mode: ModeShared}, {Permits: 3, Take: 2}} {
 		request.Token = secret.New()
 		first, err := locks.TryGrant(t.Context(), "again", request)
 		expect.NoError(t, "TryGrant again", err)
@@ -117,8 +118,8 @@ func byValue(t *testing.T, store *redisstore.Store) {
 func refusesRequests(t *testing.T, store *redisstore.Store) {
 	locks := open(t, store, Config{LongestTTL: time.Hour})
 	for _, request := range []Request{
-		{TTL: MinTTL - 1}, {TTL: time.Hour + 1}, {TTL: -1}, {Mode: "other"}, {Permits: 2}, {Mode: ModeShared, Capacity: 1}, {Mode: ModePermits}, {Capacity: -1}, {Capacity: 2, Permits: 3},
-		{Capacity: MaxCapacity + 1}, {Capacity: 2, Permits: -1}, {Owner: "a b"}, {Owner: strings.Repeat("a", 201)}, {Token: "short"}, {Wait: -1}, {KeepPlace: true},
+		{TTL: MinTTL - 1}, {TTL: time.Hour + 1}, {TTL: -1}, {Mode: "other"}, {Take: 2}, {Mode: ModeShared, Permits: 2}, {Mode: ModePermits, Take: 2}, {Permits: -1}, {Permits: 2, Take: 3},
+		{Permits: MaxPermits + 1}, {Permits: 2, Take: -1}, {Owner: "a b"}, {Owner: strings.Repeat("a", 201)}, {Token: "short"}, {Wait: -1}, {KeepPlace: true},
 	} {
 		_, err := locks.Acquire(t.Context(), "valid", request)
 		wantIs(t, err, ErrInvalid, redisstore.ErrRefused)

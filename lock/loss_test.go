@@ -171,7 +171,7 @@ func scramble(t *testing.T, processes []*Locks) (granted []*Lock) {
 	defer cancel()
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for name, request := range map[string]Request{"lost": {}, "readers": {}, "grant": {Mode: ModeShared}, "never-used": {Capacity: 1}} {
+	for name, request := range map[string]Request{"lost": {}, "readers": {}, "grant": {Mode: ModeShared}, "never-used": {Mode: ModePermits}} {
 		for i, locks := range processes {
 			all.Go(func() {
 				acquire := locks.Acquire

@@ -12,7 +12,7 @@ import (
 )
 
 // mixed are requests that may meet at one lock.
-var mixed = []Request{{}, {}, {WholeTTL: true}, {Mode: ModeShared}, {Mode: ModeShared}, {Capacity: 3}, {Capacity: 3, Permits: 2}}
+var mixed = []Request{{}, {}, {WholeTTL: true}, {Mode: ModeShared}, {Mode: ModeShared}, {Permits: 3}, {Permits: 3, Take: 2}}
 
 // occupancy is how a lock is held, as its holders believe.
 type occupancy struct {
@@ -32,7 +32,7 @@ func (o *occupancy) faultf(format string, args ...any) {
 func (o *occupancy) count(lock *Lock, request Request, sign int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.held[request.Mode] += sign * request.Permits
+	o.held[request.Mode] += sign * request.Take
 	others := len(o.held)
 	for _, n := range o.held {
 		if n == 0 {

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
@@ -56,15 +57,15 @@ func phaseFair(t *testing.T, store *redisstore.Store) {
 
 func permits(t *testing.T, store *redisstore.Store) {
 	locks, others := open(t, store, Config{}), open(t, store, Config{})
-	three := Request{Capacity: 3}
-	two := Request{Capacity: 3, Permits: 2}
+	three := Request{Permits: 3}
+	two := Request{Permits: 3, Take: 2}
 	a, b := must(t, locks, "sem", two), must(t, others, "sem", three)
 	wantHeld(t, locks, "sem", three)
 	wantHeld(t, locks, "sem", Request{})
 	wantHeld(t, locks, "sem", Request{Mode: ModeShared})
-	_, err := locks.Acquire(t.Context(), "sem", Request{Capacity: 4})
-	wantIs(t, err, ErrCapacity, redisstore.ErrRefused)
-	expect.Equal(t, "capacity in the refusal", err.Error(), ErrCapacity.Error()+": it has 3")
+	_, err := locks.Acquire(t.Context(), "sem", Request{Permits: 4})
+	wantIs(t, err, ErrPermits, redisstore.ErrRefused)
+	expect.Equal(t, "permits in the refusal", err.Error(), ErrPermits.Error()+": it has 3")
 	big := startWaiter(t, others, "sem", two, 1)
 	small := startWaiter(t, locks, "sem", three, 2)
 	release(t, b)
@@ -75,5 +76,24 @@ func permits(t *testing.T, store *redisstore.Store) {
 	rising(t, a.Fence(), b.Fence(), c.Fence(), d.Fence())
 	release(t, c)
 	release(t, d)
-	release(t, must(t, locks, "sem", Request{Capacity: 4}))
+	release(t, must(t, locks, "sem", Request{Permits: 4}))
+}
+
+// As with a client of the service: a lock with 1 permit is exclusive, unless its mode says permits.
+func onePermit(t *testing.T, store *redisstore.Store) {
+	locks := open(t, store, Config{})
+	for request, want := range map[Request]Info{
+		{}:                              {Mode: ModeExclusive},
+		{Permits: 1}:                    {Mode: ModeExclusive},
+		{Permits: 1, Mode: ModeShared}:  {Mode: ModeShared},
+		{Mode: ModePermits}:             {Mode: ModePermits, Permits: 1},
+		{Mode: ModePermits, Permits: 1}: {Mode: ModePermits, Permits: 1},
+		{Permits: 2}:                    {Mode: ModePermits, Permits: 2},
+	} {
+		held := must(t, locks, "one", request)
+		info, err := locks.Get(t.Context(), "one")
+		expect.NoError(t, "Get one", err)
+		expect.Equal(t, fmt.Sprintf("mode and permits of a lock by %+v", request), Info{Mode: info.Mode, Permits: info.Permits}, want)
+		release(t, held)
+	}
 }

@@ -11,10 +11,10 @@ import (
 
 // Bounds of what a caller may ask for.
 const (
-	MinTTL      = 100 * time.Millisecond
-	MaxTTL      = 24 * time.Hour
-	DefaultTTL  = 30 * time.Second
-	MaxCapacity = 1_000_000 // permits of one lock
+	MinTTL     = 100 * time.Millisecond
+	MaxTTL     = 24 * time.Hour
+	DefaultTTL = 30 * time.Second
+	MaxPermits = 1_000_000 // permits of one lock
 	// MaxHolders is how many may hold a lock together, shared or with permits. The next one waits.
 	MaxHolders = 256
 )
@@ -50,13 +50,13 @@ type Request struct {
 	// Wait is how long to wait for others at most; 0 = as long as the context allows. TryAcquire
 	// does not wait.
 	Wait time.Duration
-	// Mode is how to hold it; "" = Exclusive, or Permits if Capacity is set.
+	// Mode is how to hold it; "" = ModeExclusive, or ModePermits if Permits is more than 1.
 	Mode Mode
-	// Permits is how many permits to take; 0 = 1. Only with Mode Permits.
+	// Permits is how many permits there are, up to MaxPermits; 0 = 1. All requests for a lock that
+	// are open at one time must state the same. More than 1 goes with ModePermits only.
 	Permits int
-	// Capacity is how many permits there are, 1 to MaxCapacity. All requests for a lock that are
-	// open at one time must state the same. Only with Mode Permits.
-	Capacity int
+	// Take is how many of them to take; 0 = 1.
+	Take int
 	// Owner names the holder for people, up to 200 characters of A–Z a–z 0–9 . _ : ~ @ -; "" =
 	// Config.Owner.
 	Owner string
@@ -83,15 +83,23 @@ func (r Request) withDefaults(config Config) Request {
 	r.TTL = cmp.Or(r.TTL, min(DefaultTTL, config.LongestTTL))
 	if r.Mode == "" {
 		r.Mode = ModeExclusive
-		if r.Capacity > 0 {
+		if r.Permits > 1 {
 			r.Mode = ModePermits
 		}
 	}
-	r.Permits, r.Owner = cmp.Or(r.Permits, 1), cmp.Or(r.Owner, config.Owner)
+	r.Permits, r.Take, r.Owner = cmp.Or(r.Permits, 1), cmp.Or(r.Take, 1), cmp.Or(r.Owner, config.Owner)
 	if r.Token == "" {
 		r.Token = secret.New()
 	}
 	return r
+}
+
+// capacity is how many permits there are, for the scripts; 0 where the mode has none.
+func (r Request) capacity() int {
+	if r.Mode != ModePermits {
+		return 0
+	}
+	return r.Permits
 }
 
 var errToken = fmt.Errorf("%w: token: 22 characters of base64url", ErrInvalid)
@@ -118,12 +126,12 @@ func whole(ttl time.Duration) time.Duration { return ttl.Truncate(time.Milliseco
 
 func (r Request) checkPermits() error {
 	switch {
-	case r.Mode != ModePermits && (r.Capacity != 0 || r.Permits != 1):
-		return fmt.Errorf("%w: permits are of a lock with mode permits", ErrInvalid)
-	case r.Mode == ModePermits && (r.Capacity < 1 || r.Capacity > MaxCapacity):
-		return fmt.Errorf("%w: capacity %d: 1 to %d", ErrInvalid, r.Capacity, MaxCapacity)
-	case r.Mode == ModePermits && (r.Permits < 1 || r.Permits > r.Capacity):
-		return fmt.Errorf("%w: permits %d: 1 to %d", ErrInvalid, r.Permits, r.Capacity)
+	case r.Permits < 1 || r.Permits > MaxPermits:
+		return fmt.Errorf("%w: permits %d: 1 to %d", ErrInvalid, r.Permits, MaxPermits)
+	case r.Take < 1 || r.Take > r.Permits:
+		return fmt.Errorf("%w: take %d: 1 to %d", ErrInvalid, r.Take, r.Permits)
+	case r.Mode != ModePermits && r.Permits != 1:
+		return fmt.Errorf("%w: more than one permit goes with mode permits", ErrInvalid)
 	}
 	return nil
 }

@@ -61,10 +61,10 @@ func (a *awayFrom) held(t *testing.T, name string, n int) {
 func TestLockWithoutAnAnswerIsGivenBackWhenRedisAnswersAgain(t *testing.T) {
 	t.Parallel()
 	a := openAway(t)
-	for _, request := range []Request{{}, {Mode: ModeShared}, {Capacity: 2}} {
+	for _, request := range []Request{{}, {Mode: ModeShared}, {Permits: 2}} {
 		request.TTL = time.Hour
 		release(t, must(t, a.locks, "any", request)) // its script is known
-		name := "late-" + string(request.Mode) + strconv.Itoa(request.Capacity)
+		name := "late-" + string(request.Mode) + strconv.Itoa(request.Permits)
 		a.goes(name, true)
 		_, err := a.locks.TryAcquire(t.Context(), name, request)
 		wantIs(t, err, redisstore.ErrUnknownOutcome)

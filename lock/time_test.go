@@ -54,7 +54,7 @@ func TestRenewalsKeepALockForAsLongAsItIsHeld(t *testing.T) {
 // A waiter is served at the instant that the lock is given back, in every combination of modes,
 // with no time passing: no waiter had to poll.
 func TestHandOverTakesNoTime(t *testing.T) {
-	requests := []Request{{}, {Mode: ModeShared}, {Capacity: 2}, {Capacity: 2, Permits: 2}}
+	requests := []Request{{}, {Mode: ModeShared}, {Permits: 2}, {Permits: 2, Take: 2}}
 	for _, one := range requests {
 		for _, next := range requests {
 			bubble(t, func(t *testing.T, store *redisstore.Store) {
@@ -78,7 +78,7 @@ func TestHandOverTakesNoTime(t *testing.T) {
 }
 
 func TestLeaseThatIsNotRenewedEnds(t *testing.T) {
-	for _, request := range []Request{{}, {Mode: ModeShared}, {Capacity: 1}} {
+	for _, request := range []Request{{}, {Mode: ModeShared}, {Mode: ModePermits}} {
 		bubble(t, func(t *testing.T, store *redisstore.Store) {
 			locks := open(t, store, Config{})
 			request.TTL = 3 * time.Second
@@ -254,7 +254,7 @@ func leavesNothing(t *testing.T, names int) {
 		locks := open(t, store, Config{})
 		for i := range names {
 			name := secret.New()
-			request := []Request{{}, {Mode: ModeShared}, {Capacity: 2}}[i%3]
+			request := []Request{{}, {Mode: ModeShared}, {Permits: 2}}[i%3]
 			request.TTL = time.Second
 			held := must(t, locks, name, request)
 			if i%10 == 0 {

@@ -77,7 +77,7 @@ var problems = []struct {
 	{lock.ErrHeld, api.LockHeld},
 	{lock.ErrLost, api.LeaseLost},
 	{lock.ErrInvalid, api.InvalidRequest},
-	{lock.ErrCapacity, api.PermitsMismatch},
+	{lock.ErrPermits, api.PermitsMismatch},
 	{lock.ErrInDoubt, api.PoolQuarantined},
 	{context.DeadlineExceeded, api.OutcomeUnknown},
 }

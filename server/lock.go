@@ -119,7 +119,7 @@ func longestTTL(config lock.Config) time.Duration {
 // lockMode reads how the lock is to be held. Without a mode, a number of permits makes it one with
 // permits.
 func lockMode(r *request, request *lock.Request, asked api.LockRequest) {
-	permits := count(r, "permits", asked.Permits, lock.MaxCapacity)
+	permits := count(r, "permits", asked.Permits, lock.MaxPermits)
 	take := count(r, "take", asked.Take, permits)
 	request.Mode = lock.Mode(asked.Mode)
 	if request.Mode == "" && permits > 1 {
@@ -127,7 +127,7 @@ func lockMode(r *request, request *lock.Request, asked api.LockRequest) {
 	}
 	switch request.Mode {
 	case lock.ModePermits:
-		request.Capacity, request.Permits = permits, take
+		request.Permits, request.Take = permits, take
 	case lock.ModeExclusive, lock.ModeShared, "":
 		if permits > 1 {
 			r.invalid("permits", "more than one goes with mode permits, or without a mode")
@@ -252,7 +252,7 @@ func (h *locks) list(r *request) error {
 
 func lockInfo(name string, info lock.Info) api.Lock {
 	shown := api.Lock{
-		Name: name, Mode: string(info.Mode), Permits: info.Capacity, Fence: info.Fence, Holders: []api.LockHolder{}, MoreHolders: info.Further,
+		Name: name, Mode: string(info.Mode), Permits: info.Permits, Fence: info.Fence, Holders: []api.LockHolder{}, MoreHolders: info.Further,
 		Waiting:    info.Queue,
 		ServerTime: api.At(info.Now),
 	}
@@ -265,12 +265,12 @@ func lockInfo(name string, info lock.Info) api.Lock {
 	for _, holder := range info.Holders {
 		shown.Holders = append(shown.Holders, api.LockHolder{
 			Owner: holder.Owner, Fence: holder.Fence, Since: api.At(holder.Since), Until: api.At(holder.Until),
-			Take: taken(holder.Permits, info.Mode),
+			Take: taken(holder.Take, info.Mode),
 		})
 	}
 	for _, waiter := range info.Waiters {
 		shown.Queue = append(shown.Queue, api.LockWaiter{Owner: waiter.Owner, Mode: string(waiter.Mode),
-			Take: taken(waiter.Permits, waiter.Mode), Since: api.At(waiter.Since)})
+			Take: taken(waiter.Take, waiter.Mode), Since: api.At(waiter.Since)})
 	}
 	return shown
 }

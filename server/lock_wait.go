@@ -36,7 +36,7 @@ func notGranted(err error) string {
 		return metrics.Held
 	case errors.Is(err, lock.ErrInDoubt):
 		return metrics.InDoubt
-	case errors.Is(err, lock.ErrCapacity):
+	case errors.Is(err, lock.ErrPermits):
 		return metrics.Capacity
 	}
 	return metrics.Failed

@@ -33,7 +33,7 @@ func requestOf(w wish) lock.Request {
 	case w.Shared:
 		request.Mode = lock.ModeShared
 	case w.Permits > 0:
-		request.Permits, request.Capacity = w.Permits, capacity
+		request.Take, request.Permits = w.Permits, capacity
 	}
 	return request
 }

@@ -246,7 +246,7 @@ func unexpected(ctx context.Context, server *redistest.Server, names int) (compl
 // once locks a name in one of the modes, now and then with a waiter.
 func once(ctx context.Context, locks *lock.Locks, i int) error {
 	name := fmt.Sprintf("short-%d", i)
-	request := []lock.Request{{}, {Mode: lock.ModeShared}, {Capacity: capacity}}[i%3]
+	request := []lock.Request{{}, {Mode: lock.ModeShared}, {Permits: capacity}}[i%3]
 	request.TTL = ttl
 	held, err := locks.Acquire(ctx, name, request)
 	if err != nil {

@@ -56,7 +56,7 @@ func (p *program) lockRunCommand() *cobra.Command {
 		config.Optional(config.Named("owner", "", "says for people who holds the lock; empty: host:pid", &r.request.Owner)),
 		config.Choice("mode", "exclusive", []string{"exclusive", "shared"}, "shared: with up to 255 others that ask the same",
 			&r.request.Mode),
-		config.Number("permits", "1", 1, lock.MaxCapacity, "number", "as many may hold the lock at once, and at most 256; alike in all "+
+		config.Number("permits", "1", 1, lock.MaxPermits, "number", "as many may hold the lock at once, and at most 256; alike in all "+
 			"that use it", &r.request.Permits),
 		config.Span("at-least", "0s", 0, lock.MaxTTL, "how long the lock is held from its grant on, also after a CMD that ends sooner: "+
 			"longer than the clocks of those who start the same CMD differ", &r.atLeast),

@@ -23,7 +23,7 @@ var audited = map[string]bool{
 	events.StoreRestored: true, events.ReplicasGone: true, events.CounterSet: true, events.CounterRemoved: true,
 	events.LimitReset: true, events.LimitReturned: true, events.SegmentSet: true,
 	events.PoolCreated: true, events.WorkerGranted: true, events.WorkerReleased: true,
-	events.LockBroken: true, events.TokenReleased: true, events.OperationSettled: true, events.OperationForgotten: true,
+	events.LockBroken: true, events.OperationReleased: true, events.OperationSettled: true, events.OperationForgotten: true,
 }
 
 // journal records the acts and the refusals of callers, for the events and the log.

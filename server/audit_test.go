@@ -45,7 +45,7 @@ func TestEveryChangeHasALineThatSaysWho(t *testing.T) {
 		`action=lock.broken name=ledger ` + who("admin") + ` route="DELETE /lock/{name}"`,
 		`action=refused name=ledger ` + who("admin") + ` route="DELETE /lock/{name}" code=not-found`,
 		`action=limit.returned name=sms ` + who("admin") + ` route="POST /limit/{name}"`,
-		`action=token.released ` + who("use") + ` route="POST /token/{token}/release"`,
+		`action=operation.released ` + who("use") + ` route="POST /token/{token}/release"`,
 	})
 	for _, secret := range secrets {
 		if strings.Contains(g.log.String(), secret) {

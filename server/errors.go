@@ -181,7 +181,7 @@ func (s *Server) writeError(err error, c echo.Context) {
 // writeGuardError answers for the idempotency middleware.
 func (s *Server) writeGuardError(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, idempotency.ErrInDoubt) {
-		s.events.AddOnce(api.Event{Kind: events.TokenInDoubt})
+		s.events.AddOnce(api.Event{Kind: events.OperationInDoubt})
 	}
 	s.refuse(w, r, err)
 }

@@ -54,11 +54,11 @@ var refusalEvents = []struct {
 	{counter.ErrBehind, events.CounterInDoubt, "key"},
 	{counter.ErrHoldOff, events.CounterInDoubt, "key"},
 	{workerlease.ErrLost, events.WorkerLost, "pool"},
-	{workerlease.ErrQuarantined, events.WorkerQuarantined, "pool"},
-	{workerlease.ErrExhausted, events.WorkerExhausted, "pool"},
+	{workerlease.ErrQuarantined, events.PoolQuarantined, "pool"},
+	{workerlease.ErrExhausted, events.PoolExhausted, "pool"},
 	{lock.ErrLost, events.LockLost, "name"},
 	{lock.ErrInDoubt, events.LockQuarantined, "name"},
-	{idempotency.ErrInDoubt, events.TokenInDoubt, ""},
+	{idempotency.ErrInDoubt, events.OperationInDoubt, ""},
 }
 
 func (j *journal) addRefusal(c echo.Context, refusal error) {
@@ -67,7 +67,7 @@ func (j *journal) addRefusal(c echo.Context, refusal error) {
 			continue
 		}
 		event := api.Event{Kind: known.kind}
-		if known.kind == events.WorkerQuarantined || known.kind == events.CounterInDoubt || known.kind == events.LockQuarantined {
+		if known.kind == events.PoolQuarantined || known.kind == events.CounterInDoubt || known.kind == events.LockQuarantined {
 			event.Reason = detail(refusal, known.err)
 			_, event.New = errors.AsType[*workerlease.NewPoolError](refusal)
 		}

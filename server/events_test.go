@@ -150,9 +150,9 @@ func TestWhatHappensIsToldWithoutSecrets(t *testing.T) {
 		expect.Equal(t, "GET /events: has an X-Request-Id", l.header.Get("X-Request-Id") != "", true)
 		l.wantHello()
 		secrets := append(s.doToLeases(t, l), s.doToTokens(t)...)
-		l.wantEvent("a claim of a token that is in doubt", api.Event{Kind: "token.in-doubt"})
+		l.wantEvent("a claim of a token that is in doubt", api.Event{Kind: "operation.in-doubt"})
 		want := map[string]int64{
-			"token.issued": 2, "token.claimed": 3, "token.replayed": 2, "token.completed": 2, "token.in-doubt": 1, "lock.granted": 2,
+			"token.issued": 2, "operation.claimed": 3, "operation.replayed": 2, "operation.completed": 2, "operation.in-doubt": 1, "lock.granted": 2,
 		}
 		for told := (api.EventTally{}); !contains(told.Tally, want); {
 			told = api.EventTally{}
@@ -314,7 +314,7 @@ func TestPoolThatWaitsIsListedWithTheWayOut(t *testing.T) {
 	expect.Equal(t, "the pool that waits", []any{waits.Pool, waits.New, waits.WaitMs > 0}, []any{"fleet", true, true})
 	expect.Contains(t, "the reason", waits.Reason, "new to this Redis", "coatcheck worker create fleet")
 	event, _ := s.listenAt(t, "/events?backlog=1024").event()
-	expect.Equal(t, "the event", []any{event.Kind, event.Name, event.New}, []any{"worker.quarantined", "fleet", true})
+	expect.Equal(t, "the event", []any{event.Kind, event.Name, event.New}, []any{"pool.quarantined", "fleet", true})
 	expect.Contains(t, "the event's reason", event.Reason, "coatcheck worker create fleet")
 
 	must[api.WorkerPool](t, s, 201, "PUT", "/worker/fleet", "")
@@ -430,7 +430,7 @@ func TestListenersHearOnlyOfTheirNames(t *testing.T) {
 	s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`, keys[0])
 	s.do(t, "PUT", "/counter/orders-last", `{"value":1}`, keys[0])
 	expect.Equal(t, "GET /events by an admin", all.events(7), []string{
-		"counter.set bills", "counter.set orders-1", "counter.set jobs", "counter.set jobs-2", "counter.set orders", "token.in-doubt", "counter.set orders-last",
+		"counter.set bills", "counter.set orders-1", "counter.set jobs", "counter.set jobs-2", "counter.set orders", "operation.in-doubt", "counter.set orders-last",
 	})
 	expect.Equal(t, "GET /events by one who may read orders* and jobs", some.events(4), []string{
 		"counter.set orders-1", "counter.set jobs", "counter.set orders", "counter.set orders-last",

@@ -68,9 +68,9 @@ func (g *guards) around(route idempotency.Route) echo.MiddlewareFunc {
 func (g *guards) count(header http.Header, began bool) {
 	switch {
 	case began:
-		g.events.Count(events.TokenClaimed)
+		g.events.Count(events.OperationClaimed)
 	case header.Get("Idempotent-Replayed") == "true":
-		g.events.Count(events.TokenReplayed)
+		g.events.Count(events.OperationReplayed)
 	}
 }
 

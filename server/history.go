@@ -24,10 +24,10 @@ var historySeries = []struct {
 		return totals.IDs["uuid"] + totals.IDs[textid.ULID] + totals.IDs[textid.TypeID]
 	}},
 	{"issued", tallied(events.TokenIssued)},
-	{"claimed", tallied(events.TokenClaimed)},
-	{"replayed", tallied(events.TokenReplayed)},
-	{"completed", tallied(events.TokenCompleted)},
-	{"released", tallied(events.TokenReleased)},
+	{"claimed", tallied(events.OperationClaimed)},
+	{"replayed", tallied(events.OperationReplayed)},
+	{"completed", tallied(events.OperationCompleted)},
+	{"released", tallied(events.OperationReleased)},
 	{"locks", func(totals metrics.Totals, _ map[string]int64) int64 { return totals.Locks }},
 	{"allowed", func(totals metrics.Totals, _ map[string]int64) int64 { return totals.Allowed }},
 	{"limited", func(totals metrics.Totals, _ map[string]int64) int64 {
@@ -35,8 +35,8 @@ var historySeries = []struct {
 	}},
 	{"refused", problemsOf(4)},
 	{"failed", problemsOf(5)},
-	{"tokens_in_doubt", tallied(events.TokenInDoubt)},
-	{"in_doubt", tallied(events.TokenInDoubt, events.CounterInDoubt, events.WorkerQuarantined, events.LockQuarantined)},
+	{"operations_in_doubt", tallied(events.OperationInDoubt)},
+	{"in_doubt", tallied(events.OperationInDoubt, events.CounterInDoubt, events.PoolQuarantined, events.LockQuarantined)},
 }
 
 type totalOf = func(metrics.Totals, map[string]int64) int64

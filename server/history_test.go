@@ -52,7 +52,7 @@ func TestHistorySaysWhatWasHandedOut(t *testing.T) {
 	s.do(t, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`).wantStatus(t, 409)
 	got := history("")
 	expect.Equal(t, "the sums of the history", sums(got), map[string]uint64{
-		"counters": 40, "uuids": 8, "allowed": 1, "limited": 2, "segments": 2, "locks": 1, "issued": 1, "claimed": 2, "completed": 1, "replayed": 1, "refused": 1, "in_doubt": 1, "tokens_in_doubt": 1,
+		"counters": 40, "uuids": 8, "allowed": 1, "limited": 2, "segments": 2, "locks": 1, "issued": 1, "claimed": 2, "completed": 1, "replayed": 1, "refused": 1, "in_doubt": 1, "operations_in_doubt": 1,
 	})
 	expect.Equal(t, "the number of points with n=1", len(history("?n=1").Series["counters"]), 1)
 	for _, n := range []string{"0", "721", "x"} {

@@ -254,7 +254,7 @@ func New(config Config) *Server {
 	s.tokens = idempotency.New(config.Store, idempotency.Config{
 		Principal: config.Principal, OneCaller: config.OneCaller, Error: s.writeGuardError, Logger: config.Logger,
 		TokenKeys: config.TokenKeys, AnswerKeys: config.AnswerKeys, KeepOpen: config.KeepOpen, PolicyURL: policyPath,
-		Completed: func() { s.events.Count(events.TokenCompleted) }, Admit: s.admit, Reserve: reserveAnswer,
+		Completed: func() { s.events.Count(events.OperationCompleted) }, Admit: s.admit, Reserve: reserveAnswer,
 	})
 	s.stamper = stamper.New(s.pools, stamper.Config{
 		Default: config.IDPool, Keep: config.StampPools, Identity: config.Identity, Max: config.IDPools,

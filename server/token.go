@@ -157,11 +157,11 @@ func (h *tokens) claimed(r *request, key idempotency.Key, options idempotency.Cl
 		return err
 	}
 	if !outcome.Granted {
-		h.journal.events.Count(events.TokenReplayed)
+		h.journal.events.Count(events.OperationReplayed)
 		answer := wireAnswer(outcome.Answer)
 		return r.answer(http.StatusOK, api.Claimed{Outcome: "replay", Operation: operation, Response: &answer})
 	}
-	h.journal.events.Count(events.TokenClaimed)
+	h.journal.events.Count(events.OperationClaimed)
 	grant := outcome.Grant
 	return r.answer(http.StatusOK, api.Claimed{
 		Outcome: "granted", Operation: operation, Lease: grant.LeaseToken, Fence: grant.Fence, Attempt: grant.Attempt,
@@ -261,7 +261,7 @@ func (h *tokens) release(key func(*request) idempotency.Key) func(*request) erro
 		if err := h.tokens.Release(r.ctx(), key, lease); err != nil {
 			return err
 		}
-		h.journal.didCounted(r, events.TokenReleased)
+		h.journal.didCounted(r, events.OperationReleased)
 		return r.done()
 	}
 }

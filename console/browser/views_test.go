@@ -179,7 +179,7 @@ func TestTokenInDoubtIsTold(t *testing.T) {
 	s.send(409, "POST", "/token/"+token+"/claim", `{"fingerprint":"f"}`)
 	b.until("the tally", "document.querySelectorAll('tbody tr')[5].cells[1].innerText === '1'")
 	b.view("events", "Events")
-	b.shows(".log", "a token is in doubt")
+	b.shows(".log", "an operation is in doubt")
 }
 
 func TestIDIsTakenApart(t *testing.T) {

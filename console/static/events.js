@@ -19,8 +19,8 @@ const words = {
   'worker.granted': (e) => `worker id ${e.worker_id} of ${e.name} was granted${e.holder ? ` to ${e.holder}` : ''}, fence ${e.fence}`,
   'worker.released': (e) => `worker id ${e.worker_id} of ${e.name} was given back`,
   'worker.lost': (e) => `a caller came with a lease of worker id ${e.worker_id ?? '?'} of ${e.name} that is not theirs, or no longer`,
-  'worker.quarantined': (e) => `${poolOf(e)} grants nothing yet: ${e.reason || 'state may have been lost'}`,
-  'worker.exhausted': (e) => `${poolOf(e)} has no free worker id`,
+  'pool.quarantined': (e) => `${poolOf(e)} grants nothing yet: ${e.reason || 'state may have been lost'}`,
+  'pool.exhausted': (e) => `${poolOf(e)} has no free worker id`,
   'lock.granted': (e) => `lock ${e.name} was granted to ${e.holder}, fence ${e.fence}`,
   'lock.released': (e) => `lock ${e.name} was given back`,
   'lock.lost': (e) => `a caller came with a lease of lock ${e.name} that is not theirs, or no longer`,
@@ -29,12 +29,14 @@ const words = {
   'operation.forgotten': (e) => `the answer of operation ${e.operation} was forgotten${e.by ? ` by ${e.by}` : ''}`,
   'operation.settled': (e) => `operation ${e.operation} was settled as ${e.outcome}${e.by ? ` by ${e.by}` : ''}${e.reason ? `: ${e.reason}` : ''}`,
   'request.refused': (e) => `${e.route ?? 'a request'}${e.name ? ` for ${e.name}` : ''} was refused: ${e.code ?? ''}, from ${[e.principal, e.key_id, e.certificate, e.address].filter(Boolean).join(', ')}`,
-  'token.in-doubt': () => 'a token is in doubt: its attempt ended without an answer',
+  'operation.in-doubt': () => 'an operation is in doubt: its attempt ended without an answer',
   'store.replicas-gone': () => 'an operator has said that replicas are gone for good',
   'store.changed': () => 'the store is another incarnation: confirmed writes may be missing',
 };
 
-const grave = new Set(['counter.in-doubt', 'worker.lost', 'worker.quarantined', 'worker.exhausted', 'lock.lost', 'lock.broken', 'lock.quarantined', 'token.in-doubt', 'store.changed']);
+const groups = [...new Set(Object.keys(words).map((kind) => kind.split('.')[0]))];
+
+const grave = new Set(['counter.in-doubt', 'worker.lost', 'pool.quarantined', 'pool.exhausted', 'lock.lost', 'lock.broken', 'lock.quarantined', 'operation.in-doubt', 'store.changed']);
 
 // The page remembers events that came while another view was open.
 const heard = [];
@@ -48,7 +50,7 @@ function remember(entry) {
 
 class Events extends HTMLElement {
   connectedCallback() {
-    this.group = el('select', { onchange: () => this.#fill() }, el('option', { value: '' }, 'everything'), ...['worker', 'lock', 'counter', 'segment', 'token', 'operation', 'request', 'store'].map((name) => el('option', { value: name }, `${name}s`)));
+    this.group = el('select', { onchange: () => this.#fill() }, el('option', { value: '' }, 'everything'), ...groups.map((name) => el('option', { value: name }, `${name}s`)));
     this.paused = el('input', { type: 'checkbox', id: 'events-paused', onchange: () => this.#fill() });
     this.state = el('p', { class: 'hint' });
     this.list = el('ol');
@@ -83,7 +85,7 @@ class Events extends HTMLElement {
 
   // fill adds new events at the top, so that screen readers read only those.
   #fill() {
-    const wanted = heard.filter((entry) => !this.group.value || entry.kind.startsWith(`${this.group.value}.`) || (this.group.value === 'worker' && entry.kind.startsWith('pool.')) || entry.kind === 'missed');
+    const wanted = heard.filter((entry) => !this.group.value || entry.kind.startsWith(`${this.group.value}.`) || entry.kind === 'missed');
     const shown = new Set([...this.list.children].map((item) => item.entry));
     const keep = new Set(wanted);
     for (const item of [...this.list.children]) if (!keep.has(item.entry)) item.remove();

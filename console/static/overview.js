@@ -169,7 +169,7 @@ function quarantined(pools) {
 
 function refusals() {
   const list = [];
-  const others = history.sum('in_doubt') - history.sum('tokens_in_doubt');
+  const others = history.sum('in_doubt') - history.sum('operations_in_doubt');
   if (others > 0) {
     list.push(need('bad', el('strong', {}, `${plural(others, 'request')} for counters, worker ids or locks`), ' were refused in the last hour, since it is not known here what was handed out before. ', link('events', 'Which'), ', and ', link('counters', 'the counters')));
   }

@@ -11,12 +11,12 @@ import { Spark } from './spark.js';
 import { moment, number, plural } from './text.js';
 
 const kinds = [
-  ['issued', 'Issued', 'by POST /token'],
-  ['claimed', 'Claimed', 'an attempt began'],
-  ['replayed', 'Replayed', 'a caller came again and got the recorded answer'],
-  ['completed', 'Completed', 'the answer of an attempt was recorded'],
-  ['released', 'Released', 'over HTTP: an attempt never began'],
-  ['in-doubt', 'Repeats refused', 'a caller came again, and the first attempt had ended without an answer'],
+  ['token.issued', 'issued', 'Issued', 'by POST /token'],
+  ['operation.claimed', 'claimed', 'Claimed', 'an attempt began'],
+  ['operation.replayed', 'replayed', 'Replayed', 'a caller came again and got the recorded answer'],
+  ['operation.completed', 'completed', 'Completed', 'the answer of an attempt was recorded'],
+  ['operation.released', 'released', 'Released', 'over HTTP: an attempt never began'],
+  ['operation.in-doubt', 'operations_in_doubt', 'Repeats refused', 'a caller came again, and the first attempt had ended without an answer'],
 ];
 
 const meaning = {
@@ -32,11 +32,11 @@ class Tokens extends HTMLElement {
     this.input = el('input', { type: 'text', autocomplete: 'off', spellcheck: 'false', autocapitalize: 'none', maxlength: '255', required: true });
     this.found = el('div', { class: 'detail' });
     const shown = table('Tokens in this server process since it began', [{ name: 'What' }, { name: 'How often', class: 'number' }, { name: 'Last hour', class: 'wide' }, { name: 'Meaning', class: 'wide' }]);
-    this.rows = kinds.map(([kind, name, text]) => {
+    this.rows = kinds.map(([kind, series, name, text]) => {
       const value = el('td', { class: 'number' }, '–');
       const spark = new Spark();
       shown.body.append(el('tr', {}, el('th', { scope: 'row' }, name), value, el('td', { class: 'wide' }, spark.drawing), el('td', { class: 'wide' }, text)));
-      return { kind, value, spark };
+      return { kind, series, value, spark };
     });
     this.scope = el('p', { class: 'hint' });
     this.doubt = el('p', { class: 'doubt' });
@@ -70,7 +70,7 @@ class Tokens extends HTMLElement {
 
   #tally() {
     for (const row of this.rows) {
-      const n = feed.tally[`token.${row.kind}`];
+      const n = feed.tally[row.kind];
       if (n !== undefined) setText(row.value, number(n));
     }
     if (feed.hello) setText(this.scope, `Only what passed through this server process since ${moment(feed.hello.since)}. Others count their own.`);
@@ -78,7 +78,7 @@ class Tokens extends HTMLElement {
 
   #draw() {
     this.#showDoubt();
-    for (const row of this.rows) row.spark.show(history.parts(row.kind === 'in-doubt' ? 'tokens_in_doubt' : row.kind, 60).map((n) => n ?? 0));
+    for (const row of this.rows) row.spark.show(history.parts(row.series, 60).map((n) => n ?? 0));
   }
 
   // showDoubt shows how many are in doubt, in the whole store and whether or not they come again.

@@ -12,12 +12,13 @@ const (
 
 	SegmentSet = "segment.set"
 
-	PoolCreated       = "pool.created"
-	WorkerGranted     = "worker.granted"
-	WorkerReleased    = "worker.released"
-	WorkerLost        = "worker.lost" // a caller's lease is not the current one, or no longer
-	WorkerQuarantined = "worker.quarantined"
-	WorkerExhausted   = "worker.exhausted"
+	PoolCreated     = "pool.created"
+	PoolQuarantined = "pool.quarantined"
+	PoolExhausted   = "pool.exhausted"
+
+	WorkerGranted  = "worker.granted"
+	WorkerReleased = "worker.released"
+	WorkerLost     = "worker.lost" // a caller's lease is not the current one, or no longer
 
 	LockGranted     = "lock.granted"
 	LockReleased    = "lock.released"
@@ -25,14 +26,14 @@ const (
 	LockBroken      = "lock.broken"
 	LockQuarantined = "lock.quarantined"
 
+	// OperationInDoubt: a caller came again, and the first attempt has ended without an answer.
+	OperationInDoubt   = "operation.in-doubt"
 	OperationSettled   = "operation.settled"   // an operator has ended the doubt about it
 	OperationForgotten = "operation.forgotten" // an operator has had its answer forgotten
 
 	// RequestRefused: the caller may not, or not so often; of an admin's also other reasons.
 	RequestRefused = "request.refused"
 
-	// TokenInDoubt: the token was claimed again, and its first attempt has ended without an answer.
-	TokenInDoubt = "token.in-doubt"
 	StoreChanged = "store.changed" // another incarnation: confirmed writes may be missing
 	// StoreRestored: an operator has said that Redis was started from a copy.
 	StoreRestored = "store.restored"
@@ -42,19 +43,19 @@ const (
 
 // The kinds that are only counted: of thousands in a second a single one is of no use to a person.
 const (
-	TokenIssued    = "token.issued"
-	TokenClaimed   = "token.claimed"
-	TokenReplayed  = "token.replayed"
-	TokenCompleted = "token.completed"
-	TokenReleased  = "token.released"
+	TokenIssued        = "token.issued"
+	OperationClaimed   = "operation.claimed"
+	OperationReplayed  = "operation.replayed"
+	OperationCompleted = "operation.completed"
+	OperationReleased  = "operation.released"
 )
 
 var (
 	sent = []string{
 		CounterSet, CounterRemoved, CounterInDoubt, LimitReset, LimitReturned, SegmentSet,
-		PoolCreated, WorkerGranted, WorkerReleased, WorkerLost, WorkerQuarantined, WorkerExhausted,
+		PoolCreated, PoolQuarantined, PoolExhausted, WorkerGranted, WorkerReleased, WorkerLost,
 		LockGranted, LockReleased, LockLost, LockBroken, LockQuarantined,
-		OperationSettled, OperationForgotten, RequestRefused, TokenInDoubt, StoreChanged, StoreRestored, ReplicasGone,
+		OperationInDoubt, OperationSettled, OperationForgotten, RequestRefused, StoreChanged, StoreRestored, ReplicasGone,
 	}
-	counted = []string{TokenIssued, TokenClaimed, TokenReplayed, TokenCompleted, TokenReleased}
+	counted = []string{TokenIssued, OperationClaimed, OperationReplayed, OperationCompleted, OperationReleased}
 )

@@ -157,7 +157,7 @@ func New(config Config) (*Gateway, error) {
 	g := &Gateway{config: config, store: config.Store, log: config.Logger, metrics: newMeasures(config.Metrics)}
 	g.door = config.door(config.MaxConnections)
 	g.health, g.audit = g.checker(), audit.New(config.Logger, config.AuditLog)
-	g.metrics.Ask("coatcheck_gateway_bytes_in_flight", metrics.KindGauge,
+	g.metrics.Ask("coatcheck_gateway_in_flight_bytes", metrics.KindGauge,
 		"Memory that requests under way take, as far as it is counted: headers, guarded bodies and answers, and copying.", nil,
 		func(tell metrics.Tell) { tell(float64(g.door.BytesInFlight())) })
 	g.tokens = idempotency.New(config.Store, idempotency.Config{

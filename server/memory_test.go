@@ -19,7 +19,7 @@ func TestRequestsBeyondTheMemoryAreToldSo(t *testing.T) {
 	s := listen(t, server.Config{Store: storetest.Open(t, redisstore.Config{}), Dev: true, MaxBytes: 2 << 20})
 	holder := s.connect(t)
 	_, _ = io.WriteString(holder, "POST /token HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n"+strings.Repeat(" ", 999_999))
-	inFlight := func() float64 { return readFigures(t, string(s.do(t, "GET", "/metrics", "").body))["bytes_in_flight"] }
+	inFlight := func() float64 { return readFigures(t, string(s.do(t, "GET", "/metrics", "").body))["in_flight_bytes"] }
 	expect.Eventually(t, "the body is in memory", func() bool { return inFlight() == 2*999_999 })
 	for _, path := range []string{"/token", "/payments", "/token/x/claim"} {
 		a := s.do(t, "POST", path, strings.Repeat(" ", 100_000), "Idempotency-Key: k")

@@ -29,7 +29,7 @@ func (s *Server) showMetrics() {
 			tell(float64(n), state)
 		}
 	})
-	s.metrics.Ask("coatcheck_bytes_in_flight", metrics.KindGauge,
+	s.metrics.Ask("coatcheck_in_flight_bytes", metrics.KindGauge,
 		"Memory that requests under way take, as far as it is counted: headers, bodies, and answers that wait for their clients.", nil,
 		func(tell metrics.Tell) { tell(float64(s.door.BytesInFlight())) })
 	s.metrics.Ask("coatcheck_event_listeners", metrics.KindGauge, "Clients that listen to /events.", nil,

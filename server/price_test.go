@@ -100,7 +100,7 @@ func TestOnePrincipalHasAShareOfTheMemory(t *testing.T) {
 		_, _ = io.WriteString(s.connect(t), "POST /token HTTP/1.1\r\nHost: localhost\r\n"+as(0)+"\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat(" ", size-1))
 	}
 	inFlight := func() float64 {
-		return readFigures(t, string(s.do(t, "GET", "/metrics", "", as(1)).body))["bytes_in_flight"]
+		return readFigures(t, string(s.do(t, "GET", "/metrics", "", as(1)).body))["in_flight_bytes"]
 	}
 	expect.Eventually(t, "the bodies are in memory", func() bool { return inFlight() == held*2*(size-1) })
 	a := s.do(t, "POST", "/token", strings.Repeat(" ", size), as(0))

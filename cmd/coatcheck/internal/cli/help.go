@@ -132,7 +132,7 @@ func withNearest(flags *pflag.FlagSet, err error) error {
 		}
 	})
 	name := unknown.GetSpecifiedName()
-	if near := names.Nearest(name, all, max(2, len(name)/3)); near != "" {
+	if near := names.Nearest(name, all); near != "" {
 		return fmt.Errorf("%w; is --%s meant?", err, near)
 	}
 	return err

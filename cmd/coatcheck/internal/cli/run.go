@@ -156,7 +156,7 @@ func (p *program) command(args ...string) *cobra.Command {
 		if c.Hidden || p.environ == nil {
 			return // for the program itself, or the shell
 		}
-		for _, warning := range strangers(p.environ()) {
+		for _, warning := range strangers(p.environ(), c.Flags()) {
 			fmt.Fprintf(p.stderr, "coatcheck: %s\n", warning)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/coatcheck/coatcheck/cmd/coatcheck/internal/config"
 	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/names"
@@ -16,34 +18,38 @@ var serviceLink = lazyregexp.New(`^COATCHECK_(?:[A-Z0-9_]+_)?(?:SERVICE_HOST=|SE
 	`PORT=(?:tcp|udp|sctp)://|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_PROTO|_PORT|_ADDR)?=)`)
 
 // strangers are warnings of variables that begin as ours do and are no setting's, and no argument
-// of a call is taken from them.
-func strangers(environ []string) (warnings []string) {
+// of a call is taken from them. flags are those of the command.
+func strangers(environ []string, flags *pflag.FlagSet) (warnings []string) {
 	var known []string
 	for _, variable := range environ {
 		name, _, _ := strings.Cut(variable, "=")
-		if !strings.HasPrefix(name, config.Variables) || serviceLink().MatchString(variable) {
+		rest, ours := strings.CutPrefix(name, config.Variables)
+		if !ours || serviceLink().MatchString(variable) {
 			continue
 		}
 		if known == nil {
-			known = variables()
+			known = settingNames()
 		}
-		if slices.Contains(known, name) {
+		if slices.ContainsFunc(known, func(setting string) bool { return config.Variable(setting) == name }) {
 			continue
 		}
 		warning := "the variable " + name + " is no setting, and is ignored"
-		if near := names.Nearest(name, known, max(2, (len(name)-len(config.Variables))/3)); near != "" {
-			warning += fmt.Sprintf("; is %s meant?", near)
+		flag := strings.ToLower(strings.ReplaceAll(rest, "_", "-"))
+		if flags.Lookup(flag) != nil {
+			warning += config.IsArgument(flag)
+		} else if near := names.Nearest(flag, known); near != "" {
+			warning += fmt.Sprintf("; is %s meant?", config.Variable(near))
 		}
 		warnings = append(warnings, warning)
 	}
 	return warnings
 }
 
-// variables are the names of all settings' variables.
-func variables() []string {
-	list := []string{config.Variables + "CONFIG"}
+// settingNames are the names of all settings that have a variable.
+func settingNames() []string {
+	list := []string{"config"}
 	for _, setting := range allSettings() {
-		list = append(list, setting.Variable())
+		list = append(list, setting.Name)
 	}
 	return list
 }

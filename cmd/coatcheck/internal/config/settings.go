@@ -83,7 +83,12 @@ type Setting struct {
 
 // Variable is the setting's environment variable.
 func (s *Setting) Variable() string {
-	return Variables + strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))
+	return Variable(s.Name)
+}
+
+// Variable is the environment variable of a setting's name.
+func Variable(setting string) string {
+	return Variables + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
 }
 
 // ServiceSettings is the table of all there is, bound to a config.

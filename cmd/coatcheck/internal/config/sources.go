@@ -192,17 +192,22 @@ func (l *Sources) inTable(name string) *Setting {
 func (l *Sources) meant(name string) string {
 	name = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
 	if l.argument(name) != nil {
-		return ": it is an argument of one call, which the flag --" + name + " says"
+		return IsArgument(name)
 	}
 	all := make([]string, len(l.Table))
 	for i, s := range l.Table {
 		all[i] = s.Name
 	}
-	nearest := names.Nearest(name, all, max(2, len(name)/3))
+	nearest := names.Nearest(name, all)
 	if nearest == "" {
 		return ""
 	}
 	return "; is " + nearest + " meant?"
+}
+
+// IsArgument says of the name of a flag without a setting where its value comes from.
+func IsArgument(flag string) string {
+	return ": it is an argument of one call, which the flag --" + flag + " says"
 }
 
 // Again reads the same sources once more, into a table of another configuration.

@@ -70,7 +70,7 @@ func (c *Client) WaitingPools(ctx context.Context, prefix string) iter.Seq2[Wait
 // Ring reads up to n slots (1 to 4096) of a pool from a worker id on. ErrNotFound: the pool has
 // granted nothing yet and was not declared.
 func (c *Client) Ring(ctx context.Context, pool string, from, n int) (WorkerRing, error) {
-	query := url.Values{"from": {strconv.Itoa(from)}, "n": {strconv.Itoa(n)}}
+	query := url.Values{"cursor": {strconv.Itoa(from)}, "n": {strconv.Itoa(n)}}
 	get := call{op: "look at pool", name: pool, method: http.MethodGet, path: "/worker/" + pool + "?" + query.Encode()}
 	return ask(ctx, c.onNamed, get, func(page WorkerRing) bool { return page.Pool == pool && page.Size > 0 })
 }

@@ -142,8 +142,9 @@ func badQueries() (rows []bad) {
 		rows = append(rows, bad{call: c, code: "invalid-request", field: unknown.field})
 	}
 	for query, field := range map[string]string{
-		"from=-1": "from", "from=": "from", "from=a": "from", "from=1048576": "from", "from=1.5": "from", "from=99999999999999999999": "from", "from=1&from=2": "from",
-		"n=0": "n", "n=-1": "n", "n=4097": "n", "n=": "n", "n=all": "n", "n=9223372036854775808": "n", "cursor=1": "cursor",
+		"cursor=-1": "cursor", "cursor=": "cursor", "cursor=a": "cursor", "cursor=1048576": "cursor", "cursor=1.5": "cursor",
+		"cursor=99999999999999999999": "cursor", "cursor=1&cursor=2": "cursor",
+		"n=0": "n", "n=-1": "n", "n=4097": "n", "n=": "n", "n=all": "n", "n=9223372036854775808": "n", "from=1": "from",
 	} {
 		rows = append(rows, bad{call: call{method: "GET", path: "/worker/pool?" + query}, code: "invalid-request", field: field})
 	}

@@ -32,7 +32,7 @@ func (h *workers) routes(at *router) {
 	at.use.handle("POST /worker/:pool", "workerlease.Acquire", smallPrice, h.acquire, no)
 	at.admin.where(judged).handle("PUT /worker/:pool", "workerlease.Create", smallPrice, h.create, allowQuery("replace"))
 	at.read.handle("GET /worker", "workerlease.List", pagePrice, h.list, allowQuery("prefix", "cursor", "n"))
-	at.read.handle("GET /worker/:pool", "workerlease.Ring", pagePrice, h.ring, allowQuery("from", "n"))
+	at.read.handle("GET /worker/:pool", "workerlease.Ring", pagePrice, h.ring, allowQuery("cursor", "n"))
 	leased := at.use.where(present)
 	leased.handle("PUT /worker/:pool/:worker_id", "workerlease.Renew", smallPrice, h.renew, no)
 	leased.handle("DELETE /worker/:pool/:worker_id", "workerlease.Release", smallPrice, h.release, allowQuery("used_until"))
@@ -289,7 +289,7 @@ func waitingPool(pool string, refusal error) api.WaitingPool {
 
 func (h *workers) ring(r *request) error {
 	pool := r.name("pool")
-	from, n := int(r.int("from", 0, 0, 1<<workerlease.MaxBits-1)), int(r.int("n", 1024, 1, workerlease.MaxSlots))
+	from, n := int(r.int("cursor", 0, 0, 1<<workerlease.MaxBits-1)), int(r.int("n", 1024, 1, workerlease.MaxSlots))
 	if r.err != nil {
 		return r.err
 	}

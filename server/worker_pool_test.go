@@ -165,7 +165,7 @@ func (s *service) usedUntil(t *testing.T) {
 		must[nothing](t, s, 204, "DELETE", path, "", "Lease-Token: "+lease.Lease)
 		// the first word counts
 		must[nothing](t, s, 204, "DELETE", fmt.Sprintf("/worker/used/%d", lease.WorkerID), "", "Lease-Token: "+lease.Lease)
-		slot := must[api.WorkerRing](t, s, 200, "GET", fmt.Sprintf("/worker/used?n=1&from=%d", lease.WorkerID), "").Slots[0]
+		slot := must[api.WorkerRing](t, s, 200, "GET", fmt.Sprintf("/worker/used?n=1&cursor=%d", lease.WorkerID), "").Slots[0]
 		if slot.State != "free" || !row.want(lease, slot) {
 			t.Errorf("row %d: DELETE %s of a window from %v until %v: got %+v, want it free, with a window that ends where the row says", i, path, lease.NotBefore, lease.NotAfter, slot)
 		}

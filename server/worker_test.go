@@ -47,7 +47,7 @@ func (s *service) workerRound(t *testing.T) {
 	for range 2 { // a repeat is harmless
 		must[nothing](t, s, 204, "DELETE", "/worker/round/0", "", mine)
 	}
-	slot = must[api.WorkerRing](t, s, 200, "GET", "/worker/round?from=0", "").Slots[0]
+	slot = must[api.WorkerRing](t, s, 200, "GET", "/worker/round?cursor=0", "").Slots[0]
 	expect.Equal(t, "GET /worker/round after the release: state of the slot", slot.State, "free")
 	expect.Equal(t, "GET /worker/round after the release: last holder of the slot", slot.Holder, "orders-0")
 	checkProblem(t, s.do(t, "PUT", "/worker/round/0", "", mine), api.LeaseLost)
@@ -96,10 +96,10 @@ func (s *service) workerRing(t *testing.T) {
 				expect.Equal(t, fmt.Sprintf("number of slots on pages of %d", n), seen, 16)
 				break
 			}
-			path = fmt.Sprintf("/worker/ring?from=%d&n=%d", *page.Next, n)
+			path = fmt.Sprintf("/worker/ring?cursor=%d&n=%d", *page.Next, n)
 		}
 	}
-	page := must[api.WorkerRing](t, s, 200, "GET", "/worker/ring?from=1000", "")
-	expect.Equal(t, "GET /worker/ring?from=1000, which is beyond the ring: slots", page.Slots, []api.WorkerSlot{})
-	expect.Equal(t, "GET /worker/ring?from=1000, which is beyond the ring: next", page.Next, nil)
+	page := must[api.WorkerRing](t, s, 200, "GET", "/worker/ring?cursor=1000", "")
+	expect.Equal(t, "GET /worker/ring?cursor=1000, which is beyond the ring: slots", page.Slots, []api.WorkerSlot{})
+	expect.Equal(t, "GET /worker/ring?cursor=1000, which is beyond the ring: next", page.Next, nil)
 }

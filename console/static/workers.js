@@ -133,7 +133,7 @@ class Ring extends HTMLElement {
 
   async #load(signal) {
     try {
-      const ring = await get(query(`worker/${encodeURIComponent(this.pool)}`, { from: this.#from || '', n: pageOf }), { signal });
+      const ring = await get(query(`worker/${encodeURIComponent(this.pool)}`, { cursor: this.#from || '', n: pageOf }), { signal });
       this.#ahead = Date.parse(ring.server_time) - Date.now();
       this.trouble.hidden = true;
       this.ring = ring;

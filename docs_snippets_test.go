@@ -183,7 +183,7 @@ func TestWorkersPageWorksOnOneRedis(t *testing.T) {
 
 	pools := workerlease.New(store, workerlease.Config{})
 	ids, err := pools.Stamp(ctx, "orders", workerlease.Request{Identity: "orders-0"},
-		workerlease.HoldOptions{Reacquire: true, Patience: time.Minute}, snowflake.Config{})
+		workerlease.HoldOptions{Wait: time.Minute}, snowflake.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

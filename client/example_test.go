@@ -76,7 +76,7 @@ func ExampleClient_StampWorker() {
 	}
 	defer workers.CloseIdleConnections()
 	request := client.WorkerRequest{Identity: "orders-0", Layout: "41/10/12"}
-	ids, err := workers.StampWorker(ctx, "orders", request, client.HoldOptions{Reacquire: true, Patience: time.Minute}, snowflake.Config{})
+	ids, err := workers.StampWorker(ctx, "orders", request, client.HoldOptions{Wait: time.Minute}, snowflake.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -17,9 +17,10 @@ type Holder = holder.Holder
 type HoldOptions = holder.Options
 
 // HoldWorker acquires a worker id and holds it until Release, its loss, or the end of the context.
-// The errors are those of AcquireWorker. Package holder has the other errors of the holder, the
-// causes of its context, and the events that [HoldOptions] are told of. [Config].Logger is told at
-// warning level when it begins to wait for a worker id, and when it has one.
+// The errors are those of AcquireWorker, after [HoldOptions].Wait or with the context's cause.
+// Package holder has the other errors of the holder, the causes of its context, and the events that
+// [HoldOptions] are told of. [Config].Logger is told at warning level when it begins to wait for a
+// worker id, and when it has one.
 //
 // At a program's end call first the generator's Stop, then the holder's Release with its result.
 func (c *Client) HoldWorker(ctx context.Context, pool string, request WorkerRequest, options HoldOptions) (*Holder, error) {
@@ -39,8 +40,8 @@ func (c *Client) StartWorker(ctx context.Context, pool string, request WorkerReq
 type Stamper = holder.Stamper
 
 // StampWorker leases a worker id of a pool and returns a Stamper for Snowflake ids with it, in this
-// process, until Close. Their layout, epoch and datacenter are those of the pool. With Reacquire it
-// goes on with another worker id when one was lost. The errors are those of AcquireWorker.
+// process, until Close. Their layout, epoch and datacenter are those of the pool. When a
+// worker id was lost it goes on with another one. The errors are those of AcquireWorker.
 func (c *Client) StampWorker(
 	ctx context.Context, pool string, request WorkerRequest, options HoldOptions, ids snowflake.Config,
 ) (*Stamper, error) {

@@ -50,7 +50,7 @@ func TestWaitForAWorkerIDIsLoggedOnce(t *testing.T) {
 		expect.Error(t, "New", err, nil)
 		waits := make(chan error)
 		go func() {
-			ids, err := c.StampWorker(t.Context(), "orders", client.WorkerRequest{}, client.HoldOptions{Patience: time.Hour}, snowflake.Config{})
+			ids, err := c.StampWorker(t.Context(), "orders", client.WorkerRequest{}, client.HoldOptions{Wait: time.Hour}, snowflake.Config{})
 			if err == nil {
 				err = ids.Close(t.Context())
 			}

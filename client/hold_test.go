@@ -147,7 +147,7 @@ func TestAHolderStopsInTimeWhateverTheServiceDoes(t *testing.T) {
 func TestAHolderEndsAtOnceWhenTheServiceSaysThatItsLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bubble(t)
-		h := hold(t, s, client.HoldOptions{})
+		h := hold(t, s, client.HoldOptions{Once: true})
 		must(t, "ReleaseWorker by one who has the token", s.ReleaseWorker(t.Context(), current(t, h), time.Time{}))
 		<-h.Done()
 		noLease(t, h, client.ErrLost)
@@ -168,7 +168,7 @@ func TestAGrantWithALostReplyHasNoHolder(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := bubble(t)
 			s.proxy.disturb(only("acquire", 3, row.fault))
-			h, err := s.HoldWorker(t.Context(), "orders", client.WorkerRequest{TTL: 5 * time.Second, Identity: "me"}, client.HoldOptions{Patience: time.Minute})
+			h, err := s.HoldWorker(t.Context(), "orders", client.WorkerRequest{TTL: 5 * time.Second, Identity: "me"}, client.HoldOptions{Wait: time.Minute})
 			must(t, "HoldWorker whose replies are "+name, err)
 			defer h.Release(t.Context(), time.Time{})
 			ring, err := s.Ring(t.Context(), "orders", 0, 10)
@@ -222,9 +222,9 @@ func TestWhatCannotBeLeasedIsAskedForOnce(t *testing.T) {
 			"no pool":            {"a/b", client.WorkerRequest{}, client.ErrInvalid, 0},
 		} {
 			before := s.proxy.count("acquire")
-			_, err := s.HoldWorker(t.Context(), row.pool, row.request, client.HoldOptions{Patience: time.Hour})
+			_, err := s.HoldWorker(t.Context(), row.pool, row.request, client.HoldOptions{Wait: time.Hour})
 			wantError(t, err, row.want)
-			h := s.StartWorker(t.Context(), row.pool, row.request, client.HoldOptions{Reacquire: true})
+			h := s.StartWorker(t.Context(), row.pool, row.request, client.HoldOptions{})
 			<-h.Done()
 			noLease(t, h, row.want)
 			expect.Equal(t, "leases asked for with "+name, s.proxy.count("acquire")-before, row.sent)

@@ -46,7 +46,7 @@ type stampers struct {
 func (s *stampers) hold(identity string) {
 	s.all.Go(func() {
 		c := connect(s.t, s.url)
-		h := c.StartWorker(s.ctx, "orders", client.WorkerRequest{TTL: tightTTL, Identity: identity}, client.HoldOptions{Reacquire: true})
+		h := c.StartWorker(s.ctx, "orders", client.WorkerRequest{TTL: tightTTL, Identity: identity}, client.HoldOptions{})
 		g := generator(s.t, h)
 		var ids []snowflake.ID
 		for s.ctx.Err() == nil {
@@ -63,7 +63,7 @@ func (s *stampers) come() {
 		c := connect(s.t, s.url)
 		var ids []snowflake.ID
 		for s.ctx.Err() == nil {
-			h, err := c.HoldWorker(s.ctx, "orders", client.WorkerRequest{TTL: tightTTL}, client.HoldOptions{})
+			h, err := c.HoldWorker(s.ctx, "orders", client.WorkerRequest{TTL: tightTTL}, client.HoldOptions{Once: true, Wait: -1})
 			if err != nil {
 				pause(s.ctx)
 				continue

@@ -55,7 +55,7 @@ func TestHolderIsDoneWhenItsLayoutEnds(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		p := workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust})
 		shape := ending("20/10/13@s", 3*time.Second)
-		held, err := p.Hold(t.Context(), "p", workerlease.Request{Shape: shape, TTL: 3 * time.Second}, workerlease.HoldOptions{Reacquire: true})
+		held, err := p.Hold(t.Context(), "p", workerlease.Request{Shape: shape, TTL: 3 * time.Second}, workerlease.HoldOptions{})
 		expect.MustEqual(t, "error of Hold before the end", err, nil)
 		t.Cleanup(func() { _ = held.Release(t.Context(), time.Time{}) })
 		select {

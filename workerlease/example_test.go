@@ -33,7 +33,7 @@ func Example() {
 	store, pools := open(ctx)
 	defer store.Close()
 
-	request, options := workerlease.Request{Identity: "orders-0", Shape: orders}, workerlease.HoldOptions{Reacquire: true, Patience: time.Minute}
+	request, options := workerlease.Request{Identity: "orders-0", Shape: orders}, workerlease.HoldOptions{Wait: time.Minute}
 	ids, err := pools.Stamp(ctx, "orders", request, options, snowflake.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -63,7 +63,7 @@ func ExamplePools_Hold() {
 	store, pools := open(ctx)
 	defer store.Close()
 
-	holder, err := pools.Hold(ctx, "orders", workerlease.Request{TTL: time.Second, Shape: orders}, workerlease.HoldOptions{})
+	holder, err := pools.Hold(ctx, "orders", workerlease.Request{TTL: time.Second, Shape: orders}, workerlease.HoldOptions{Once: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func ExamplePools_Start() {
 	defer store.Close()
 
 	granted := make(chan struct{})
-	held := pools.Start(ctx, "orders", workerlease.Request{Shape: orders}, workerlease.HoldOptions{Reacquire: true, Observe: func(e holder.Event) {
+	held := pools.Start(ctx, "orders", workerlease.Request{Shape: orders}, workerlease.HoldOptions{Observe: func(e holder.Event) {
 		fmt.Println(e.Kind, e.WorkerID)
 		if e.Kind == holder.KindGranted {
 			close(granted)

@@ -21,8 +21,9 @@ type Holder = holder.Holder
 type HoldOptions = holder.Options
 
 // Hold acquires a lease and holds it until Release, its loss, or the end of the context. The errors
-// are those of Acquire. Package holder has the other errors of the holder, the causes of its
-// context, and the events that [HoldOptions] are told of.
+// are those of Acquire, after [HoldOptions].Wait or with the context's cause. Package holder has the
+// other errors of the holder, the causes of its context, and the events that [HoldOptions] are told
+// of.
 func (p *Pools) Hold(ctx context.Context, pool string, request Request, options HoldOptions) (*Holder, error) {
 	leaser := p.leaser(pool, request)
 	held, err := holder.Hold(ctx, leaser, options.Logged(p.log(), pool, leaser))
@@ -47,8 +48,7 @@ type Stamper = holder.Stamper
 
 // Stamp leases a worker id of a pool and returns a Stamper for Snowflake ids with it, until Close.
 // A program that makes ids needs nothing else: their layout, epoch and datacenter are the pool's.
-// With Reacquire it goes on with another worker id when one was lost. The errors are those of
-// Acquire.
+// When a worker id was lost it goes on with another one. The errors are those of Acquire.
 func (p *Pools) Stamp(ctx context.Context, pool string, request Request, options HoldOptions, ids snowflake.Config) (*Stamper, error) {
 	held, err := p.Hold(ctx, pool, request, options)
 	if err != nil {

@@ -69,21 +69,21 @@ func TestHolderWaitsForAFullPool(t *testing.T) {
 	inBubble(t, func(t *testing.T, p pools) {
 		leases := p.fill(t, "p", 1)
 		began := time.Now()
-		if _, err := p.Hold(t.Context(), "p", of(1), workerlease.HoldOptions{}); !errors.Is(err, workerlease.ErrExhausted) || time.Since(began) > 0 {
+		if _, err := p.Hold(t.Context(), "p", of(1), workerlease.HoldOptions{Wait: -1}); !errors.Is(err, workerlease.ErrExhausted) || time.Since(began) > 0 {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
-		if _, err := p.Hold(t.Context(), "p", of(1), workerlease.HoldOptions{Patience: 20 * time.Second}); !errors.Is(err, workerlease.ErrExhausted) || time.Since(began) > 20*time.Second {
+		if _, err := p.Hold(t.Context(), "p", of(1), workerlease.HoldOptions{Wait: 20 * time.Second}); !errors.Is(err, workerlease.ErrExhausted) || time.Since(began) > 20*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
-		h := p.hold(t, "p", of(1), workerlease.HoldOptions{Patience: 20 * time.Second})
+		h := p.hold(t, "p", of(1), workerlease.HoldOptions{Wait: 20 * time.Second})
 		if took := time.Since(began); took < 30*time.Second || took > 38*time.Second || idOf(t, h) != leases[0].WorkerID {
 			t.Errorf("after %v it holds %d", took, idOf(t, h))
 		}
 		p.wantLost(t, "p", 0, leases[0].Token)
-		second := p.hold(t, "p", of(1), workerlease.HoldOptions{Patience: 20 * time.Second})
+		second := p.hold(t, "p", of(1), workerlease.HoldOptions{Wait: 20 * time.Second})
 		time.AfterFunc(7*time.Second, func() { _ = second.Release(context.Background(), time.Now()) })
 		began = time.Now()
-		p.hold(t, "p", of(1), workerlease.HoldOptions{Patience: time.Minute})
+		p.hold(t, "p", of(1), workerlease.HoldOptions{Wait: time.Minute})
 		if took := time.Since(began); took < 7*time.Second || took > 20*time.Second {
 			t.Errorf("a slot that is released sooner than its window ends is had after %v", took)
 		}
@@ -142,7 +142,7 @@ func TestIdentitiesKeepTheirIDsOverRestarts(t *testing.T) {
 				time.Sleep(time.Second)
 				request := of(2)
 				request.Identity = name
-				holders[name] = p.hold(t, "p", request, workerlease.HoldOptions{Patience: time.Minute})
+				holders[name] = p.hold(t, "p", request, workerlease.HoldOptions{Wait: time.Minute})
 				id := idOf(t, holders[name])
 				if was, known := ids[name]; known && was != id {
 					t.Errorf("round %d: %s had %d and got %d", round, name, was, id)
@@ -157,7 +157,7 @@ func TestHolderReacquiresAfterItsLeaseWasTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, p pools) {
 		var events []holder.Event
 		var mu sync.Mutex
-		h := p.hold(t, "p", of(2), workerlease.HoldOptions{Reacquire: true, Observe: func(e holder.Event) {
+		h := p.hold(t, "p", of(2), workerlease.HoldOptions{Observe: func(e holder.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			events = append(events, e)
@@ -184,7 +184,7 @@ func TestHolderIsDoneWhenThePoolHasBecomeAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, p pools) {
 		request := of(2)
 		request.WantLayout = true
-		h := p.hold(t, "p", request, workerlease.HoldOptions{Reacquire: true})
+		h := p.hold(t, "p", request, workerlease.HoldOptions{})
 		p.forget(t, "p")
 		expect.NoError(t, "Create p", p.Create(t.Context(), "p", of(3).Shape, time.Minute))
 		<-h.Done()

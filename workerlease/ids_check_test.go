@@ -35,7 +35,7 @@ func (p *process) live(ctx context.Context, t *testing.T, rng *rand.Rand) {
 	request := workerlease.Request{TTL: 700 * time.Millisecond, Shape: workerlease.Shape{Layout: layout, Epoch: snowflake.DefaultEpoch}}
 	for ctx.Err() == nil {
 		h := p.pools.Start(ctx, "p", request, workerlease.HoldOptions{
-			Reacquire: rng.IntN(2) == 0, Wall: func() time.Time { return time.Now().Round(0).Add(p.wall) },
+			Once: rng.IntN(2) == 0, Wall: func() time.Time { return time.Now().Round(0).Add(p.wall) },
 			Observe: func(e holder.Event) {
 				if e.Kind == holder.KindGranted {
 					p.terms++

@@ -93,7 +93,7 @@ func TestHoldersOutliveTheLossOfTheirPool(t *testing.T) {
 func TestHolderThatDoesNotTellInTimeLosesItsID(t *testing.T) {
 	inBubble(t, func(t *testing.T, p pools) {
 		silent := p.acquire(t, "p", of(1))
-		h := p.hold(t, "p", of(1), workerlease.HoldOptions{})
+		h := p.hold(t, "p", of(1), workerlease.HoldOptions{Once: true})
 		p.strike(t, "0")
 		var next workerlease.Lease
 		for end := time.Now(); ; time.Sleep(100 * time.Millisecond) {
@@ -177,7 +177,7 @@ func TestLostRepliesToAcquireCostNoSlots(t *testing.T) {
 	through := storetest.Open(t, redisstore.Config{URL: lost.URL()})
 	p := pools{workerlease.New(through, workerlease.Config{NewPools: workerlease.NewPoolsTrust}), through}
 	lost.set(redistest.CutAfter, 5)
-	h := p.hold(t, "p", of(3), workerlease.HoldOptions{Patience: patience})
+	h := p.hold(t, "p", of(3), workerlease.HoldOptions{Wait: patience})
 	if id := idOf(t, h); id != 1 {
 		t.Errorf("it holds %d", id)
 	}
@@ -201,7 +201,7 @@ func TestBlackHoledHolderEndsBeforeItsWindow(t *testing.T) {
 	config := workerlease.Config{NewPools: workerlease.NewPoolsTrust}
 	p, other := pools{workerlease.New(far, config), far}, pools{workerlease.New(store, config), store}
 	// with time to look, on a busy machine, between the holder's end and its window's
-	h := p.hold(t, "p", short(1), workerlease.HoldOptions{Margin: 2 * time.Second})
+	h := p.hold(t, "p", short(1), workerlease.HoldOptions{Once: true, Margin: 2 * time.Second})
 	other.hold(t, "p", short(1), workerlease.HoldOptions{}) // the other id
 	before, err := h.Current()
 	expect.NoError(t, "Current", err)
@@ -220,7 +220,7 @@ func TestBlackHoledHolderEndsBeforeItsWindow(t *testing.T) {
 		}
 		ended <- err
 	}()
-	next := other.hold(t, "p", short(1), workerlease.HoldOptions{Patience: patience})
+	next := other.hold(t, "p", short(1), workerlease.HoldOptions{Wait: patience})
 	if err := <-ended; err != nil {
 		t.Errorf("the wait for the holder's end: %v", err)
 	}

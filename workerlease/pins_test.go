@@ -15,7 +15,7 @@ var east = workerlease.Shape{Layout: "41/5/5/12", Datacenter: 3, Epoch: time.Dat
 // after waits out a quarantine, if there is one.
 func (p pools) after(t *testing.T, pool string, request workerlease.Request) workerlease.Lease {
 	t.Helper()
-	h := p.hold(t, pool, request, workerlease.HoldOptions{Patience: time.Hour})
+	h := p.hold(t, pool, request, workerlease.HoldOptions{Wait: time.Hour})
 	lease, err := h.Current()
 	expect.MustEqual(t, "error of the lease held", err, nil)
 	return lease

@@ -179,7 +179,7 @@ func (p pools) quarantine(t *testing.T) {
 	// it is known by now, and trust is for those that are not
 	_, err = p.Acquire(t.Context(), "unknown", request)
 	wantIs(t, err, workerlease.ErrQuarantined, redisstore.ErrRefused)
-	h, err := w.Hold(t.Context(), "unknown", request, workerlease.HoldOptions{Patience: patience})
+	h, err := w.Hold(t.Context(), "unknown", request, workerlease.HoldOptions{Wait: patience})
 	expect.NoError(t, "Hold unknown", err)
 	lease, err := h.Current()
 	expect.Error(t, "Current after the quarantine", err, nil)

@@ -42,7 +42,7 @@ func TestGrantThatIsNotAcknowledgedIsNotUsed(t *testing.T) {
 	replica.Pause()
 	_, err := p.Acquire(t.Context(), "p", of(3))
 	wantShortfall(t, err)
-	_, err = p.Hold(t.Context(), "p", of(3), workerlease.HoldOptions{})
+	_, err = p.Hold(t.Context(), "p", of(3), workerlease.HoldOptions{Wait: -1})
 	wantShortfall(t, err)
 	ring, err := p.Ring(t.Context(), "p", 0, 8)
 	if err != nil || ring.Used != 2 {
@@ -61,7 +61,7 @@ func TestGrantThatIsNotAcknowledgedIsNotUsed(t *testing.T) {
 	held := make(chan *workerlease.Holder, 1)
 	go func() {
 		defer close(held)
-		h, err := p.Hold(t.Context(), "p", of(3), workerlease.HoldOptions{Patience: patience, Observe: func(e holder.Event) {
+		h, err := p.Hold(t.Context(), "p", of(3), workerlease.HoldOptions{Wait: patience, Observe: func(e holder.Event) {
 			if !once && errors.Is(e.Err, redisstore.ErrUnknownOutcome) {
 				once = true
 				close(waited)
@@ -93,7 +93,7 @@ func TestGrantThatIsNotAcknowledgedIsNotUsed(t *testing.T) {
 func TestRenewalThatIsNotAcknowledgedExtendsNothing(t *testing.T) {
 	t.Parallel()
 	p, set := replicated(t)
-	h := p.hold(t, "p", short(1), workerlease.HoldOptions{})
+	h := p.hold(t, "p", short(1), workerlease.HoldOptions{Once: true})
 	before, err := h.Current()
 	expect.NoError(t, "Current", err)
 	set.Replicas()[0].Pause()

@@ -22,7 +22,7 @@ func TestRequestWithoutAnAnswerUsesUpOneWorkerID(t *testing.T) {
 			return lease.WorkerID, lease.NotAfter.Sub(lease.Now), err
 		},
 		"held": func(p *workerlease.Pools, request workerlease.Request) (int, time.Duration, error) {
-			held, err := p.Hold(t.Context(), "held", request, workerlease.HoldOptions{})
+			held, err := p.Hold(t.Context(), "held", request, workerlease.HoldOptions{Wait: -1})
 			if err != nil {
 				return 0, 0, err
 			}

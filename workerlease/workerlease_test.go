@@ -219,7 +219,7 @@ func (p pools) badRequest(t *testing.T) {
 		_, err := p.Acquire(t.Context(), "refused", request)
 		wantIs(t, err, workerlease.ErrInvalid, redisstore.ErrRefused)
 		// which does not help
-		_, held := p.Hold(t.Context(), "refused", request, workerlease.HoldOptions{Patience: time.Hour})
+		_, held := p.Hold(t.Context(), "refused", request, workerlease.HoldOptions{Wait: time.Hour})
 		if wantIs(t, held, workerlease.ErrInvalid, redisstore.ErrRefused); t.Failed() {
 			t.Fatalf("a request that is refused: %s", name)
 		}

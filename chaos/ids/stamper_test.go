@@ -52,7 +52,7 @@ func stampLeased(ctx context.Context, task chaostest.Task) error {
 		return err
 	}
 	shape, _ := shape()
-	holder := poolsOf(store).Start(ctx, pool, workerlease.Request{TTL: ttl, Shape: shape}, workerlease.HoldOptions{Reacquire: true})
+	holder := poolsOf(store).Start(ctx, pool, workerlease.Request{TTL: ttl, Shape: shape}, workerlease.HoldOptions{})
 	generator, err := snowflake.New(holder, snowflake.Config{})
 	if err != nil {
 		return err

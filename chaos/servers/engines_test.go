@@ -141,7 +141,7 @@ func answersOf(ctx context.Context, service *client.Client) (said []string) {
 		func() error { _, err := service.Incr(ctx, counterName); return err },
 		func() error { _, err := service.SegmentIDs(ctx, "invoices", 3); return err },
 		func() error {
-			lease, err := service.HoldWorker(ctx, poolName, client.WorkerRequest{TTL: ttl}, client.HoldOptions{})
+			lease, err := service.HoldWorker(ctx, poolName, client.WorkerRequest{TTL: ttl}, client.HoldOptions{Wait: -1})
 			if err == nil {
 				err = lease.Release(ctx, time.Time{})
 			}

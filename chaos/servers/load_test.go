@@ -254,7 +254,7 @@ func (l *load) stamp(ctx context.Context, service *client.Client) {
 	var holder *client.Holder
 	for ctx.Err() == nil && holder == nil {
 		var err error
-		if holder, err = service.HoldWorker(ctx, poolName, client.WorkerRequest{TTL: ttl}, client.HoldOptions{Reacquire: true}); err != nil {
+		if holder, err = service.HoldWorker(ctx, poolName, client.WorkerRequest{TTL: ttl}, client.HoldOptions{}); err != nil {
 			time.Sleep(10 * rest)
 		}
 	}

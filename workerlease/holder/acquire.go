@@ -20,9 +20,9 @@ const (
 	longestWait = 5 * time.Second
 )
 
-// acquire asks for a grant, again and again while patience lasts and asking can help. It keeps one
-// nonce until the outcome is known, so that a lost reply costs nothing.
-func (h *Holder) acquire(patience time.Duration) (*term, error) {
+// acquire asks for a grant, again and again until the wait is over or asking cannot help. It keeps
+// one nonce until the outcome is known, so that a lost reply costs nothing.
+func (h *Holder) acquire(longest time.Duration) (*term, error) {
 	began, pause, nonce := time.Now(), shortestWait, secret.New()
 	for {
 		sent, wall := time.Now(), h.options.Wall()
@@ -45,12 +45,12 @@ func (h *Holder) acquire(patience time.Duration) (*term, error) {
 		}
 		verdict := h.leaser.Judge(err)
 		wait := spread(verdict.Wait, pause)
-		if verdict.Final || time.Since(began) > patience-wait {
+		if verdict.Final || time.Since(began) > longest-wait {
 			return nil, err
 		}
 		h.options.Observe(Event{Kind: KindWaiting, Err: err, Wait: wait})
 		if !h.pause(wait) {
-			return nil, context.Cause(h.ctx)
+			return nil, fmt.Errorf("%w: %w", context.Cause(h.ctx), err)
 		}
 		pause = min(2*pause, longestWait)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,12 +14,12 @@ import (
 	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
 
-func TestWithoutPatienceItAsksOnce(t *testing.T) {
+func TestNegativeWaitAsksOnce(t *testing.T) {
 	for _, err := range []error{errDown, errFull(time.Millisecond), errFull(time.Hour), errFinal} {
 		bubble(t, func(t *testing.T, g *granter, d *diary) {
 			g.acquire = func(int) error { return err }
 			began := time.Now()
-			h, got := holder.Hold(t.Context(), g, holder.Options{Reacquire: true, Observe: d.note})
+			h, got := holder.Hold(t.Context(), g, holder.Options{Wait: -1, Observe: d.note})
 			expect.Equal(t, "Hold", h, nil)
 			expect.Error(t, "Hold", got, err)
 			expect.Equal(t, "time that Hold took", time.Since(began), 0)
@@ -28,30 +29,57 @@ func TestWithoutPatienceItAsksOnce(t *testing.T) {
 	}
 }
 
-func TestPatienceEnds(t *testing.T) {
+// As with a lock: the zero value waits.
+func TestWithoutAWaitItAsksUntilItsContextEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, g *granter, d *diary) {
+		began := time.Now()
+		g.acquire = func(int) error {
+			if time.Since(began) < 48*time.Hour {
+				return errFull(time.Hour)
+			}
+			return nil
+		}
+		h := hold(t, g, d, holder.Options{})
+		wantHeld(t, h, 0)
+	})
+	bubble(t, func(t *testing.T, g *granter, d *diary) {
+		g.acquire = func(int) error { return errFull(time.Hour) }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		began := time.Now()
+		_, err := holder.Hold(ctx, g, holder.Options{})
+		expect.Equal(t, "time that Hold took", time.Since(began), time.Hour)
+		expect.Error(t, "Hold whose context ends", err, context.DeadlineExceeded)
+		if !strings.Contains(err.Error(), errFull(0).Error()) {
+			t.Errorf("Hold whose context ends: got error %q, want it to say why nothing was granted, %q", err, errFull(0))
+		}
+	})
+}
+
+func TestWaitEnds(t *testing.T) {
 	for _, err := range []error{errDown, errFull(time.Millisecond), errFull(time.Hour), errFull(20 * time.Second)} {
-		for _, patience := range []time.Duration{time.Nanosecond, time.Second, 20 * time.Second, time.Hour} {
+		for _, wait := range []time.Duration{time.Nanosecond, time.Second, 20 * time.Second, time.Hour} {
 			bubble(t, func(t *testing.T, g *granter, d *diary) {
 				g.acquire = func(int) error { return err }
 				began := time.Now()
-				_, got := holder.Hold(t.Context(), g, holder.Options{Patience: patience, Observe: d.note})
-				expect.Error(t, fmt.Sprint("Hold with a patience of ", patience), got, err)
-				if took := time.Since(began); took > patience || took < patience-8*time.Second {
-					t.Errorf("Hold with a patience of %v took %v, want that or up to 8s less", patience, took)
+				_, got := holder.Hold(t.Context(), g, holder.Options{Wait: wait, Observe: d.note})
+				expect.Error(t, fmt.Sprint("Hold with a wait of ", wait), got, err)
+				if took := time.Since(began); took > wait || took < wait-8*time.Second {
+					t.Errorf("Hold with a wait of %v took %v, want that or up to 8s less", wait, took)
 				}
 				g.wantAsked(t, len(d.all())+1)
-				if n := len(g.asked()); patience > time.Second && n < 3 {
-					t.Errorf("attempts with a patience of %v: got %d, want 3 or more", patience, n)
+				if n := len(g.asked()); wait > time.Second && n < 3 {
+					t.Errorf("attempts with a wait of %v: got %d, want 3 or more", wait, n)
 				}
 			})
 		}
 	}
 }
 
-func TestFinalRefusalNeedsNoPatience(t *testing.T) {
+func TestFinalRefusalEndsAWait(t *testing.T) {
 	bubble(t, func(t *testing.T, g *granter, d *diary) {
 		g.acquire = func(n int) error { return [...]error{errDown, errFinal}[n-1] }
-		_, err := holder.Hold(t.Context(), g, holder.Options{Patience: time.Hour, Observe: d.note})
+		_, err := holder.Hold(t.Context(), g, holder.Options{Wait: time.Hour, Observe: d.note})
 		expect.Error(t, "Hold", err, errFinal)
 		g.wantAsked(t, 2)
 		d.want(t, holder.KindWaiting)
@@ -76,7 +104,7 @@ func TestWaitsAsLongAsIsNamed(t *testing.T) {
 				}
 				return nil
 			}
-			h := hold(t, g, d, holder.Options{Patience: 2 * time.Hour})
+			h := hold(t, g, d, holder.Options{Wait: 2 * time.Hour})
 			wantHeld(t, h, 0)
 			d.want(t, holder.KindWaiting, holder.KindGranted)
 			for i, e := range d.all()[:29] {
@@ -119,7 +147,7 @@ func TestWaitsLongerAndLongerWhereNothingIsNamed(t *testing.T) {
 			}
 			return nil
 		}
-		hold(t, g, d, holder.Options{Patience: time.Hour})
+		hold(t, g, d, holder.Options{Wait: time.Hour})
 		want := 50 * time.Millisecond
 		for _, e := range d.all()[:19] {
 			if e.Wait < want || e.Wait > want*3/2 {
@@ -140,7 +168,7 @@ func TestLostRepliesCostNoSlots(t *testing.T) {
 			}
 			return nil
 		}
-		h := hold(t, g, d, holder.Options{Patience: time.Minute})
+		h := hold(t, g, d, holder.Options{Wait: time.Minute})
 		wantHeld(t, h, 0)
 		nonces := g.asked()
 		for _, nonce := range nonces {
@@ -165,7 +193,7 @@ func TestRepeatedGrantIsNotTrustedBeyondItsWindow(t *testing.T) {
 			return nil
 		}
 		g.renew = func(int) error { return errDown }
-		h := hold(t, g, d, holder.Options{Patience: time.Minute})
+		h := hold(t, g, d, holder.Options{Wait: time.Minute})
 		lease := must(h.Current())
 		if age := lease.Now.Sub(lease.NotBefore); age < 10*time.Second || age > 25*time.Second {
 			t.Fatalf("age of the grant: got %v, want 10s to 25s", age)
@@ -185,7 +213,7 @@ func TestRepeatedGrantIsRenewedInTime(t *testing.T) {
 			}
 			return nil
 		}
-		h := hold(t, g, d, holder.Options{Patience: time.Minute})
+		h := hold(t, g, d, holder.Options{Wait: time.Minute})
 		for range 1000 {
 			time.Sleep(100 * time.Millisecond)
 			wantHeld(t, h, 0)
@@ -202,7 +230,7 @@ func TestGrantWhoseWindowHasEndedIsNotUsed(t *testing.T) {
 			}
 			return nil
 		}
-		h := hold(t, g, d, holder.Options{Patience: time.Hour})
+		h := hold(t, g, d, holder.Options{Wait: time.Hour})
 		wantHeld(t, h, 1)
 		if lease := must(h.Lease()); !lease.NotAfter.After(g.now()) {
 			t.Errorf("Lease: got %+v, whose window has ended at %v", lease, g.now())
@@ -222,7 +250,7 @@ func TestGrantWhoseReplyTookTooLongIsNotUsed(t *testing.T) {
 	} {
 		bubble(t, func(t *testing.T, g *granter, d *diary) {
 			g.out, g.back = row.out, row.back
-			h, err := holder.Hold(t.Context(), g, holder.Options{Observe: d.note})
+			h, err := holder.Hold(t.Context(), g, holder.Options{Wait: -1, Observe: d.note})
 			if row.used {
 				if err != nil {
 					t.Fatalf("Hold with %+v: got error %v, want none", row, err)
@@ -268,7 +296,7 @@ func TestEndOfTheContextWhileAsking(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(why) })
 		began := time.Now()
-		_, err := holder.Hold(ctx, g, holder.Options{Patience: 2 * time.Hour, Observe: d.note})
+		_, err := holder.Hold(ctx, g, holder.Options{Wait: 2 * time.Hour, Observe: d.note})
 		expect.Error(t, "Hold whose context ends", err, why)
 		expect.Equal(t, "time that Hold took", time.Since(began), time.Second)
 	})
@@ -309,7 +337,7 @@ func TestGrantThatComesBehindTheEndIsGivenBack(t *testing.T) {
 				g.back = 2 * time.Second
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(time.Second, func() { cancel(why) })
-				start(ctx, deafToItsEnd{g}, holder.Options{Observe: d.note, Patience: time.Hour})
+				start(ctx, deafToItsEnd{g}, holder.Options{Observe: d.note, Wait: time.Hour})
 				g.wantGiven(t, 0)
 				for _, one := range g.given() {
 					expect.Equal(t, "until when it was used", one.used, one.lease.NotBefore)
@@ -332,7 +360,7 @@ func TestSuspendBeforeTheGrantsReply(t *testing.T) {
 			}
 			return nil
 		}
-		h := hold(t, g, d, holder.Options{Patience: time.Minute, Wall: func() time.Time { return time.Now().Round(0).Add(ahead) }})
+		h := hold(t, g, d, holder.Options{Wait: time.Minute, Wall: func() time.Time { return time.Now().Round(0).Add(ahead) }})
 		wantHeld(t, h, 1)
 		first := d.all()[0]
 		expect.Equal(t, "kind of the first event", first.Kind, holder.KindWaiting)

@@ -144,7 +144,7 @@ func TestSuspend(t *testing.T) {
 			bubble(t, func(t *testing.T, g *granter, d *diary) {
 				var ahead atomic.Int64
 				g.renew = func(int) error { return row.err }
-				h := hold(t, g, d, holder.Options{Strict: row.strict, Wall: func() time.Time { return time.Now().Round(0).Add(time.Duration(ahead.Load())) }})
+				h := hold(t, g, d, holder.Options{Once: true, Strict: row.strict, Wall: func() time.Time { return time.Now().Round(0).Add(time.Duration(ahead.Load())) }})
 				time.Sleep(time.Second / 2)
 				ahead.Store(int64(ttl))
 				g.set(func() { g.ahead += ttl })
@@ -172,7 +172,7 @@ func (g deafRenewals) Renew(ctx context.Context, lease holder.Lease) (holder.Lea
 // A reply that comes after the deadline is for nothing, also for the clock and the window.
 func TestRenewalBehindTheDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T, g *granter, d *diary) {
-		h := hold(t, deafRenewals{g}, d, holder.Options{})
+		h := hold(t, deafRenewals{g}, d, holder.Options{Once: true})
 		g.set(func() { g.back = 25 * time.Second })
 		ctx := h.Context()
 		<-ctx.Done()

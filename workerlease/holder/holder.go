@@ -1,6 +1,7 @@
 package holder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,11 +29,13 @@ var (
 
 // Options are the options of a holder. The zero value of each field means the default beside it.
 type Options struct {
-	// Reacquire leases another worker id when one was lost, until Release; else the holder is done.
-	Reacquire bool
-	// Patience is how long Hold may take while the pool is exhausted, quarantined or cannot be
-	// reached; 0 = it asks once.
-	Patience time.Duration
+	// Wait is how long to wait for a worker id at most, while the pool is exhausted, quarantined or
+	// cannot be reached; 0 = as long as the context allows, less than 0 = it asks once. Start waits
+	// for as long as its context lives.
+	Wait time.Duration
+	// Once ends the holding for good when the worker id is lost. Without it another one is leased,
+	// until Release.
+	Once bool
 	// Margin is how long before the lease can end it counts as ended, half of its TTL at most; 0 =
 	// a tenth of its TTL, a second at most.
 	Margin time.Duration
@@ -46,7 +49,7 @@ type Options struct {
 	Wall func() time.Time
 }
 
-// Holder holds a worker id of a pool, one after the other if it reacquires. It is safe for
+// Holder holds a worker id of a pool, one after the other without [Options].Once. It is safe for
 // concurrent use. It implements snowflake.Worker.
 type Holder struct {
 	leaser  Leaser
@@ -89,10 +92,10 @@ func Start(ctx context.Context, leaser Leaser, options Options) *Holder {
 }
 
 // Hold acquires a lease and holds it until Release, its loss, or the end of the context. The error
-// is the leaser's.
+// is the leaser's, and also the context's cause if that ended the wait.
 func Hold(ctx context.Context, leaser Leaser, options Options) (*Holder, error) {
 	h := newHolder(ctx, leaser, options)
-	first, err := h.acquire(options.Patience)
+	first, err := h.acquire(cmp.Or(options.Wait, forever))
 	if err != nil {
 		h.stop(err)
 		return nil, err
@@ -184,7 +187,7 @@ func (h *Holder) Context() context.Context {
 }
 
 // Done is closed when the holder holds nothing any more and will not: after Release, the end of its
-// context, a final refusal, or a loss without Reacquire.
+// context, a final refusal, or a loss with Once.
 func (h *Holder) Done() <-chan struct{} { return h.done }
 
 // Err is the reason why no lease is held; nil while one is.
@@ -260,7 +263,7 @@ func (h *Holder) run(t *term) {
 		}
 		lease, _ := t.read()
 		h.options.Observe(Event{Kind: KindLost, Pool: lease.Pool, WorkerID: lease.WorkerID, Err: cause})
-		if !h.options.Reacquire {
+		if h.options.Once {
 			return
 		}
 		t = nil

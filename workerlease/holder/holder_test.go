@@ -77,7 +77,7 @@ func TestLossEndsTheHolding(t *testing.T) {
 			}
 			return nil
 		}
-		h := hold(t, g, d, holder.Options{})
+		h := hold(t, g, d, holder.Options{Once: true})
 		ctx := h.Context()
 		<-h.Done()
 		wantNone(t, h, keepalive.ErrLost)
@@ -105,7 +105,7 @@ func TestDeadlineEndsTheHolding(t *testing.T) {
 			}
 			return nil
 		}
-		h := hold(t, g, d, holder.Options{})
+		h := hold(t, g, d, holder.Options{Once: true})
 		for h.Err() == nil {
 			wantHeld(t, h, 0)
 			time.Sleep(10 * time.Millisecond)
@@ -132,7 +132,7 @@ func TestReacquires(t *testing.T) {
 					}
 					return nil
 				}
-				h := hold(t, g, d, holder.Options{Reacquire: true})
+				h := hold(t, g, d, holder.Options{})
 				first := h.Context()
 				<-first.Done()
 				time.Sleep(time.Millisecond)
@@ -156,6 +156,21 @@ func TestReacquires(t *testing.T) {
 	}
 }
 
+func TestOnceIsDoneWhenItsWorkerIDIsLost(t *testing.T) {
+	for name, err := range map[string]*refusal{"after a loss": errGone, "after the deadline": errDown} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, g *granter, d *diary) {
+				g.renew = func(int) error { return err }
+				h := hold(t, g, d, holder.Options{Once: true})
+				<-h.Done()
+				time.Sleep(time.Hour)
+				g.wantAsked(t, 1)
+				expect.Error(t, "Err of a holder that is done", h.Err(), holder.ErrNone)
+			})
+		})
+	}
+}
+
 // Between two leases nothing may be stamped, and the reason of the last loss is told.
 func TestNothingIsHeldBetweenLeases(t *testing.T) {
 	bubble(t, func(t *testing.T, g *granter, d *diary) {
@@ -166,7 +181,7 @@ func TestNothingIsHeldBetweenLeases(t *testing.T) {
 			}
 			return nil
 		}
-		h := hold(t, g, d, holder.Options{Reacquire: true})
+		h := hold(t, g, d, holder.Options{})
 		<-h.Context().Done()
 		for range 60 {
 			time.Sleep(time.Second)
@@ -189,7 +204,7 @@ func TestReleaseOfALeaseThatMayStillBeThereWhileAnotherIsAskedFor(t *testing.T) 
 			}
 			return nil
 		}
-		h := hold(t, g, d, holder.Options{Reacquire: true})
+		h := hold(t, g, d, holder.Options{})
 		time.Sleep(ttl)
 		wantNone(t, h, keepalive.ErrDeadline)
 		release(t, h, g.now())
@@ -203,7 +218,7 @@ func TestReacquiringEndsWithAFinalRefusal(t *testing.T) {
 		g.acquire = func(n int) error {
 			return [...]error{nil, errDown, errFinal}[n-1]
 		}
-		h := hold(t, g, d, holder.Options{Reacquire: true})
+		h := hold(t, g, d, holder.Options{})
 		<-h.Done()
 		wantNone(t, h, errFinal)
 		wantCause(h.Context(), t, errFinal)
@@ -237,7 +252,7 @@ func TestStartReturnsAtOnceAndGoesOnAsking(t *testing.T) {
 func TestStartEndsWithAFinalRefusal(t *testing.T) {
 	bubble(t, func(t *testing.T, g *granter, d *diary) {
 		g.acquire = func(int) error { return errFinal }
-		h := holder.Start(t.Context(), g, holder.Options{Observe: d.note, Reacquire: true})
+		h := holder.Start(t.Context(), g, holder.Options{Observe: d.note})
 		<-h.Done()
 		wantNone(t, h, errFinal)
 		release(t, h, time.Time{})
@@ -247,10 +262,10 @@ func TestStartEndsWithAFinalRefusal(t *testing.T) {
 
 func TestEndOfTheContextEndsTheHoldingAndReleaseStillGivesBack(t *testing.T) {
 	why := errors.New("shut down")
-	for _, reacquire := range []bool{false, true} {
+	for _, once := range []bool{false, true} {
 		bubble(t, func(t *testing.T, g *granter, d *diary) {
 			ctx, cancel := context.WithCancelCause(t.Context())
-			h, err := holder.Hold(ctx, g, holder.Options{Reacquire: reacquire, Observe: d.note})
+			h, err := holder.Hold(ctx, g, holder.Options{Once: once, Observe: d.note})
 			expect.NoError(t, "Hold", err)
 			cancel(why)
 			wantNone(t, h, why) // at once
@@ -302,7 +317,7 @@ func TestReleaseDuringARenewal(t *testing.T) {
 
 func TestManyReleaseAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, g *granter, d *diary) {
-		h := hold(t, g, d, holder.Options{Reacquire: true})
+		h := hold(t, g, d, holder.Options{})
 		time.Sleep(ttl)
 		done := make(chan error)
 		for range 8 {

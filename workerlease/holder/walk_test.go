@@ -133,19 +133,19 @@ func (s *stamping) play(tasks ...walk.Task) walk.Play {
 var scenes = map[string]walk.Scene{
 	// a renewal is due after a third of the TTL, give or take a tenth
 	"one renewal and one release": {Ticks: 1, Tick: 12 * time.Second, Begin: func(t *testing.T) walk.Play {
-		s := newStamping(t, holder.Options{})
+		s := newStamping(t, holder.Options{Once: true})
 		return s.play(s.closer())
 	}},
 	"a caller, a renewal and a release": {Preemptions: 2, Ticks: 1, Tick: 12 * time.Second, Begin: func(t *testing.T) walk.Play {
-		s := newStamping(t, holder.Options{})
+		s := newStamping(t, holder.Options{Once: true})
 		return s.play(s.caller(2), s.closer())
 	}},
 	"a loss and a release": {Preemptions: 2, Ticks: 1, Tick: 12 * time.Second, Begin: func(t *testing.T) walk.Play {
-		s := newStamping(t, holder.Options{Reacquire: true})
+		s := newStamping(t, holder.Options{})
 		return s.play(s.loser(), s.caller(1), s.closer())
 	}},
 	"the deadline and a release": {Preemptions: 2, Ticks: 2, Tick: 29 * time.Second, Begin: func(t *testing.T) walk.Play {
-		s := newStamping(t, holder.Options{Reacquire: true})
+		s := newStamping(t, holder.Options{})
 		return s.play(s.caller(1), s.closer())
 	}},
 }
@@ -158,7 +158,7 @@ func TestWalkEveryOrderOfAHolder(t *testing.T) {
 
 func TestWalkRandomOrdersOfAHolder(t *testing.T) {
 	walk.Rounds(t, walk.Scene{Ticks: 4, Tick: 12 * time.Second, Begin: func(t *testing.T) walk.Play {
-		s := newStamping(t, holder.Options{Reacquire: true})
+		s := newStamping(t, holder.Options{})
 		return s.play(s.caller(4), s.caller(3), s.loser(), s.closer())
 	}})
 }

@@ -46,7 +46,7 @@ func (s *Stamper) open(pool, owner string) *poolStamper {
 	}
 	shape := workerlease.Shape{Layout: wanted.Layout.String(), Epoch: wanted.Epoch}
 	request := workerlease.Request{Identity: s.config.Identity, Shape: shape, WantLayout: fixed, WantEpoch: fixed}
-	d.holder = s.pools.Start(s.life, pool, request, workerlease.HoldOptions{Reacquire: true, Observe: d.hear})
+	d.holder = s.pools.Start(s.life, pool, request, workerlease.HoldOptions{Observe: d.hear})
 	d.ids = holder.NewStamper(d.holder, snowflake.Config{Spread: true})
 	return d
 }

@@ -38,7 +38,7 @@ func (r *workerRun) attempt(ctx context.Context, service *client.Client) (*held,
 	h := &held{run: r}
 	asked := supervise.SinceBoot()
 	var err error
-	h.Holder, err = service.HoldWorker(ctx, r.pool, r.request, client.HoldOptions{Observe: h.observe})
+	h.Holder, err = service.HoldWorker(ctx, r.pool, r.request, client.HoldOptions{Once: true, Wait: -1, Observe: h.observe})
 	if err != nil {
 		return nil, err
 	}

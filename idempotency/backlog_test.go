@@ -26,10 +26,10 @@ func TestClaimsTakeNoRoomFromAnswers(t *testing.T) {
 		tokens, _ := silentTokens(t)
 		tokens.claims.limit = 10 * jobSize
 		for i := range 1000 {
-			tokens.giveBack(Key{Scope: "r", ID: fmt.Sprint("claim", i)}, "owner", ClaimOptions{}.withDefaults())
+			tokens.giveBack(Key{Scope: "r", ID: fmt.Sprint("claim", i)}.named(), "owner", ClaimOptions{}.withDefaults())
 		}
 		for i := range 2000 {
-			tokens.completeLater(t.Context(), Key{Scope: "r", ID: fmt.Sprint("answer", i)}, "owner", Answer{Status: 200, Body: []byte("paid")}, &Attempt{})
+			tokens.completeLater(t.Context(), Key{Scope: "r", ID: fmt.Sprint("answer", i)}.named(), "owner", Answer{Status: 200, Body: []byte("paid")}, &Attempt{})
 		}
 		answers, claims := tokens.Backlogs()
 		expect.Equal(t, "answers that wait", answers.Operations, 2000)
@@ -55,7 +55,7 @@ func TestAnswersWithoutRoomAreRecordedWithoutTheirBodies(t *testing.T) {
 func TestWhatIsDroppedIsCountedAndLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens, log := silentTokens(t)
-		key := Key{Scope: "r", ID: "k"}
+		key := Key{Scope: "r", ID: "k"}.named()
 		// until another attempt can take it over
 		tokens.giveBack(key, "owner", ClaimOptions{Policy: PolicyTakeover, Lease: time.Second})
 		tokens.completeLater(t.Context(), key, "owner", Answer{Status: 200}, &Attempt{})

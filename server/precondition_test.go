@@ -153,6 +153,8 @@ func TestPreconditionsAreNotIgnored(t *testing.T) {
 	for _, call := range [][3]string{
 		{"POST", "/token", "{}"}, {"POST", "/incr/k", ""}, {"POST", "/lock/k", "{}"}, {"POST", "/limit/k", `{"rate":1,"per_ms":60000}`},
 		{"PUT", "/id/segment/k", `{"next":"5"}`}, {"DELETE", "/limit/k", ""},
+		// what these hand out is gone, though their method is safe
+		{"GET", "/incr/k", ""}, {"GET", "/id/snowflake", ""}, {"GET", "/id/snowflake/orders", ""}, {"GET", "/id/segment/k", ""}, {"GET", "/id/uuid", ""},
 	} {
 		for _, header := range []string{`If-Match: *`, `If-None-Match: *`, `If-Match: "x"`} {
 			checkProblem(t, s.do(t, call[0], call[1], call[2], header), api.PreconditionFailed)

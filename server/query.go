@@ -49,8 +49,10 @@ func has(c echo.Context, field string) bool {
 	return c.Request().URL.RawQuery != "" && c.QueryParams().Has(field)
 }
 
-// handsOut is for routes that hand something out for good: it refuses a browser that prefetches.
+// handsOut is for routes that hand something out for good, by a GET as well: it refuses a browser
+// that prefetches, and a precondition as for any request that changes something.
 func handsOut(next echo.HandlerFunc) echo.HandlerFunc {
+	next = conditional(unnamed)(next)
 	return func(c echo.Context) error {
 		if isPrefetch(c.Request()) {
 			return &fault{api.Forbidden, "Sec-Purpose", "a prefetch must not take what is handed out once"}

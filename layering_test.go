@@ -27,7 +27,7 @@ var front = []string{
 }
 
 // domain is what a domain may use: never another domain.
-var domain = []string{"redisstore", "internal/class", "internal/fault", "internal/pipeline", "scripts", "api", "internal/secret",
+var domain = []string{"redisstore", "internal/class", "internal/fault", "internal/onstore", "internal/pipeline", "scripts", "api", "internal/secret",
 	"internal/keepalive", "internal/lazyregexp", "internal/muxpattern", "internal/names", "internal/notifier", "internal/step", "internal/target"}
 
 // layers says for each folder of Go code which of our packages it may import. A new package has to
@@ -93,7 +93,7 @@ var layers = map[string][]string{
 	"workerlease/holder":               {"internal/keepalive", "internal/secret", "internal/step", "snowflake"},
 	"internal/keepalive":               {"internal/step"},
 	"internal/leasesim":                {},
-	"server/internal/ledger":           {"redisstore", "scripts", "api", "internal/secret"},
+	"server/internal/ledger":           {"internal/onstore", "redisstore", "scripts", "api", "internal/secret"},
 	"internal/lazyregexp":              {},
 	"internal/names":                   {},
 	"internal/muxpattern":              {"internal/lazyregexp", "internal/names"},
@@ -110,7 +110,7 @@ var layers = map[string][]string{
 	"server/internal/compat":           {"access", "segment", "snowflake", "workerlease", "metrics", "internal/frontdoor", "internal/names", "server/internal/stamper", "api"},
 	"server/internal/events":           {"access", "internal/secret", "internal/share", "internal/step", "api"},
 	"internal/frontdoor":               {"internal/lazyregexp", "internal/network", "internal/share"},
-	"internal/health":                  {"internal/pipeline", "internal/redisconn", "redisstore", "scripts"},
+	"internal/health":                  {"internal/onstore", "internal/pipeline", "internal/redisconn", "redisstore", "scripts"},
 	"cmd/coatcheck/internal/supervise": {},
 	"internal/textid":                  {},
 	"internal/noupgrade":               {},
@@ -123,8 +123,9 @@ var layers = map[string][]string{
 	"internal/redisconn":  {"internal/lazyregexp"},
 	"internal/class":      {},
 	"internal/fault":      {"internal/class", "internal/lazyregexp"},
+	"internal/onstore":    {"internal/pipeline", "internal/redisconn", "redisstore", "scripts"},
 	"internal/pipeline":   {"internal/fault", "internal/redisconn", "internal/step", "redisstore/observe", "scripts"},
-	"internal/redisprobe": {"internal/lazyregexp", "doctor", "internal/fault", "internal/redisconn", "redisstore"},
+	"internal/redisprobe": {"internal/lazyregexp", "doctor", "internal/fault", "internal/onstore", "internal/redisconn", "redisstore"},
 	"internal/requestlog": {"internal/names", "internal/secret"},
 	// a package that makes spans takes a tracer; this one place sends them
 	"cmd/coatcheck/internal/tracing": {"internal/noupgrade", "redisstore", "redisstore/observe"},
@@ -142,7 +143,7 @@ var layers = map[string][]string{
 	"internal/testing/redistest":  {"internal/testing/proctest"},
 	"internal/testing/recordtest": {"scripts"},
 	"internal/testing/sqltest":    {"internal/postgres", "internal/testing/proctest"},
-	"internal/testing/storetest":  {"embedded", "internal/redisprobe", "internal/testing/redistest", "internal/step", "redisstore"},
+	"internal/testing/storetest":  {"embedded", "internal/onstore", "internal/redisprobe", "internal/testing/redistest", "internal/step", "redisstore"},
 
 	"internal/testing/engines": {"internal/testing/redistest"},
 	"internal/testing/issuer":  {},
@@ -158,7 +159,7 @@ var libraries = map[string][]string{
 	"github.com/labstack/echo":            {"server", "idempotency/echov4", "server/internal/compat"},
 	"github.com/prometheus/client_golang": {"metrics", "gateway"},
 	"github.com/redis/go-redis": {"redisstore", "coatchecktest", "internal/fault", "internal/pipeline", "internal/redisconn",
-		"internal/redisprobe", "embedded", "internal/testing/redistest", "internal/testing/storetest", "chaos/internal/chaostest", "examples/nightly", "examples/queue"},
+		"internal/onstore", "internal/redisprobe", "embedded", "internal/testing/redistest", "internal/testing/storetest", "chaos/internal/chaostest", "examples/nightly", "examples/queue"},
 	"github.com/alicebob/miniredis":         {"embedded"},
 	"github.com/spf13/cobra":                {"cmd/coatcheck/internal/cli"},
 	"github.com/spf13/pflag":                {"cmd/coatcheck/internal/cli", "cmd/coatcheck/internal/config"},

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -24,7 +25,7 @@ type Stored struct {
 	Err   error     // why the record cannot be read, and counts for nothing; nil = it can
 }
 
-func keysOf(store *redisstore.Store) []string { return []string{store.Key("access", "keys")} }
+func keysOf(store *redisstore.Store) []string { return []string{onstore.Key(store, "access", "keys")} }
 
 // Add stores a record for all services on the store. It changes no stored record: another record
 // with the same id is [ErrThere].
@@ -36,7 +37,7 @@ func Add(ctx context.Context, store *redisstore.Store, record Record) error {
 	if err != nil {
 		return err
 	}
-	reply, err := store.Run(ctx, scripts.KeyAdd, keysOf(store), record.ID, text)
+	reply, err := onstore.Run(ctx, store, scripts.KeyAdd, keysOf(store), record.ID, text)
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func Remove(ctx context.Context, store *redisstore.Store, id string) (was bool, 
 	if !idForm.MatchString(id) {
 		return false, nil
 	}
-	reply, err := store.Run(ctx, scripts.KeyRemove, keysOf(store), id)
+	reply, err := onstore.Run(ctx, store, scripts.KeyRemove, keysOf(store), id)
 	if err != nil {
 		return false, err
 	}
@@ -69,7 +70,7 @@ func Remove(ctx context.Context, store *redisstore.Store, id string) (was bool, 
 
 // List reads all keys of the store, in the order of their ids.
 func List(ctx context.Context, store *redisstore.Store) (list []Stored, err error) {
-	reply, err := store.Run(ctx, scripts.KeyList, keysOf(store))
+	reply, err := onstore.Run(ctx, store, scripts.KeyList, keysOf(store))
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -103,7 +104,7 @@ func openCounters(ctx context.Context, place counterPlace) (counting, error) {
 	counters := counter.New(store, counter.Config{})
 	return counting{
 		incr:  counters.Incr,
-		key:   func(name string) string { return store.Key("counter", name) },
+		key:   func(name string) string { return onstore.Key(store, "counter", name) },
 		close: func() error { return errors.Join(counters.Close(), store.Close()) },
 	}, nil
 }

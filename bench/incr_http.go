@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -126,7 +127,7 @@ func (m *incrMatch) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ours := func(name string) string { return store.Key("counter", name) }
+	ours := func(name string) string { return onstore.Key(store, "counter", name) }
 	if err := store.Close(); err != nil { // it was only to tell how keys are called
 		return err
 	}

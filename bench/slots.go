@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -157,7 +158,8 @@ func (r *ring) fill(ctx context.Context, store *redisstore.Store) error {
 }
 
 func keysOfRing(store *redisstore.Store, name string) []string {
-	return []string{store.Key("worker", name), store.Key("worker", name, "ends"), store.Key("worker", name, "names")}
+	return []string{onstore.Key(store, "worker", name), onstore.Key(store, "worker", name, "ends"), onstore.Key(store,
+		"worker", name, "names")}
 }
 
 func (r *ring) acquire(ctx context.Context, i int) (err error) {

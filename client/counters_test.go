@@ -16,6 +16,7 @@ import (
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -165,7 +166,7 @@ func TestACounterThatIsNoIntegerIsListedAsThat(t *testing.T) {
 	store := open(t, "embedded:")
 	s := serve(t, store)
 	s.added(t, "text", client.CounterRequest{})
-	do(t, store, "redis.call('SET', KEYS[1], 'abc')", store.Key("counter", "text"))
+	do(t, store, "redis.call('SET', KEYS[1], 'abc')", onstore.Key(store, "counter", "text"))
 	listed := 0
 	for info, err := range s.Counters(t.Context(), "") {
 		listed++
@@ -210,7 +211,7 @@ func TestACounterThatHasGoneBackIsSetToGoOn(t *testing.T) {
 	store := open(t, "embedded:")
 	s := serveWith(t, server.Config{Store: store, Counters: counter.Config{AfterLoss: counter.AfterLossRefuse}})
 	s.added(t, "orders", client.CounterRequest{By: 42})
-	do(t, store, "redis.call('SET', KEYS[1], 7)", store.Key("counter", "orders"))
+	do(t, store, "redis.call('SET', KEYS[1], 7)", onstore.Key(store, "counter", "orders"))
 	for range 2 {
 		_, err := s.Incr(t.Context(), "orders")
 		failure := wantError(t, err, client.ErrBehind)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/client"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -325,6 +326,6 @@ func loseAll(t testing.TB, store *redisstore.Store) {
 func do(t testing.TB, store *redisstore.Store, text string, keys ...string) {
 	t.Helper()
 	text += " return {'ok'}"
-	_, err := store.Run(t.Context(), scripts.New("test", text), keys)
+	_, err := onstore.Run(t.Context(), store, scripts.New("test", text), keys)
 	must(t, text, err)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -22,7 +23,7 @@ func (c *Counters) Get(ctx context.Context, key string) (int64, error) {
 	if !names.Valid(key) {
 		return 0, Request{By: 1}.check(key)
 	}
-	reply, err := c.store.Run(ctx, scripts.CounterGet, []string{c.key(key)})
+	reply, err := onstore.Run(ctx, c.store, scripts.CounterGet, []string{c.key(key)})
 	if err != nil {
 		return 0, err
 	}
@@ -114,7 +115,8 @@ func (c *Counters) ResetIf(ctx context.Context, key string, condition Condition)
 	}
 	err := c.set(ctx, key, "", SetOptions{Back: true, If: condition})
 	if err == nil {
-		_, _ = c.store.Run(ctx, scripts.NameRemove, []string{c.names()}, key) // a list for people
+		// a list for people
+		_, _ = onstore.Run(ctx, c.store, scripts.NameRemove, []string{c.names()}, key)
 	}
 	return err
 }
@@ -126,7 +128,8 @@ func (c *Counters) set(ctx context.Context, key, value string, options SetOption
 		direction = "any"
 	}
 	is, not := options.If.words()
-	reply, err := c.store.Run(ctx, scripts.CounterSet, keys, value, options.TTL.Milliseconds(), removedKept.Milliseconds(), direction, is, not)
+	reply, err := onstore.Run(ctx, c.store, scripts.CounterSet, keys, value, options.TTL.Milliseconds(),
+		removedKept.Milliseconds(), direction, is, not)
 	switch {
 	case err != nil:
 		return err
@@ -171,7 +174,7 @@ func (c *Counters) List(ctx context.Context, prefix, after string, n int) (page 
 	next = after
 	for left, chunk := maxListed, n; left > 0; chunk *= 2 { // more at once where many have expired
 		chunk = min(chunk, left)
-		reply, err := c.store.Run(ctx, scripts.NameList, []string{c.names()}, prefix, next, chunk)
+		reply, err := onstore.Run(ctx, c.store, scripts.NameList, []string{c.names()}, prefix, next, chunk)
 		if err != nil {
 			return nil, "", err
 		}
@@ -207,7 +210,7 @@ func (c *Counters) values(ctx context.Context, keys []string) ([]Listed, error) 
 		all[i] = Listed{keys[i], value, err}
 		switch {
 		case errors.Is(err, ErrNotFound): // the next addition puts it back
-			_, _ = c.store.Run(ctx, scripts.NameRemove, []string{c.names()}, keys[i])
+			_, _ = onstore.Run(ctx, c.store, scripts.NameRemove, []string{c.names()}, keys[i])
 		case !errors.Is(err, ErrNotAnInteger):
 			return err
 		}

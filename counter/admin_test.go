@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
@@ -267,9 +268,9 @@ func TestProcessKnowsABoundedNumberOfKeys(t *testing.T) {
 	for i := range keys {
 		c.want(t, name(i), 2)
 	}
-	do(t, server, "DEL", c.store.Key("counter", name(0)))
+	do(t, server, "DEL", onstore.Key(c.store, "counter", name(0)))
 	for i := keys - 40; i < keys; i++ { // the newest are remembered
-		do(t, server, "DEL", c.store.Key("counter", name(i)))
+		do(t, server, "DEL", onstore.Key(c.store, "counter", name(i)))
 		c.gets(t, name(i), 2+margin+1)
 	}
 	c.gets(t, name(0), 1)
@@ -286,7 +287,7 @@ func TestListReadsABoundedNumberOfNames(t *testing.T) {
 		return redistest.Pass, nil
 	})
 	c := process(t, counting.URL())
-	list := c.store.Key("counters", "names")
+	list := onstore.Key(c.store, "counters", "names")
 	const expired = 5000
 	names := make([]redis.Z, 0, expired)
 	for i := range expired {

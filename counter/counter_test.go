@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -52,12 +53,13 @@ func TestCounters(t *testing.T) {
 // put gives a counter's key a value that no counter writes, in a slot that is in use.
 func (c counters) put(t *testing.T, key, command string, value ...any) {
 	t.Helper()
-	if _, err := c.store.Run(t.Context(), scripts.CounterEra, []string{c.store.SlotKey("counters", "marker", key)}, "", 1000); err != nil {
+	if _, err := onstore.Run(t.Context(), c.store, scripts.CounterEra, []string{onstore.SlotKey(c.store, "counters",
+		"marker", key)}, "", 1000); err != nil {
 		t.Fatalf("running a script: got error %v, want none", err)
 	}
 	put := scripts.New("test_put",
 		"redis.call('DEL', KEYS[1]) if ARGV[1] then redis.call('"+command+"', KEYS[1], unpack(ARGV)) end return {'ok'}")
-	if _, err := c.store.Run(t.Context(), put, []string{c.store.Key("counter", key)}, value...); err != nil {
+	if _, err := onstore.Run(t.Context(), c.store, put, []string{onstore.Key(c.store, "counter", key)}, value...); err != nil {
 		t.Fatalf("running a script: got error %v, want none", err)
 	}
 }

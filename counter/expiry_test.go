@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
@@ -66,7 +67,7 @@ func atFirst(t *testing.T, point string, do func()) {
 func ttlOf(t *testing.T, store *redisstore.Store, key string) string {
 	t.Helper()
 	pttl := scripts.New("pttl", "return {tostring(redis.call('PTTL', KEYS[1]))}")
-	reply, err := store.Run(t.Context(), pttl, []string{key})
+	reply, err := onstore.Run(t.Context(), store, pttl, []string{key})
 	expect.MustEqual(t, "the error of PTTL", err, nil)
 	return reply[0]
 }

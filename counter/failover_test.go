@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -40,7 +41,7 @@ func TestReplicaThatWasBehindIsMovedPast(t *testing.T) {
 	idle.countTo(t, "k", 50)
 	replica := set.Replicas()[0]
 	expect.Eventually(t, "the replica has it", func() bool {
-		return replica.Client().Get(t.Context(), busy.store.Key("counter", "k")).Val() == "50"
+		return replica.Client().Get(t.Context(), onstore.Key(busy.store, "counter", "k")).Val() == "50"
 	})
 	replica.Pause()
 	for range 50 {
@@ -61,7 +62,7 @@ func TestNoValueTwiceOverAClustersFailover(t *testing.T) {
 	far := func(_ *redisstore.Config, c *counter.Config) { c.Margin = 100_000 }
 	one := process(t, cluster.URL(), far)
 	load := startLoad(t, one, process(t, cluster.URL(), far))
-	key := one.store.Key("counter", "k")
+	key := onstore.Key(one.store, "counter", "k")
 	old := cluster.MasterOf(key)
 	old.Kill()
 	cluster.MasterOf(key)
@@ -76,7 +77,7 @@ func TestNoValueTwiceWhileASlotMoves(t *testing.T) {
 	c, other := process(t, cluster.URL()), process(t, cluster.URL())
 	expect.NoError(t, "Set k", c.Set(t.Context(), "k", 5, counter.SetOptions{Back: true}))
 	load := startLoad(t, c, other)
-	m := cluster.StartMove(c.store.Key("counter", "k"))
+	m := cluster.StartMove(onstore.Key(c.store, "counter", "k"))
 	m.Rest(0)
 	load.goesOn() // by ASK
 	m.Finish()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
@@ -135,7 +136,7 @@ func TestCountThatStaysGoesOnAfterALoss(t *testing.T) {
 	server.Restart()
 	before.try(t, 3)
 	process(t, server.URL(), strict).try(t, 4)
-	do(t, server, "DEL", before.store.Key("counter", "tries"))
+	do(t, server, "DEL", onstore.Key(before.store, "counter", "tries"))
 	before.try(t, 4) // it has seen 3
 	do(t, server, "FLUSHALL")
 	for i := int64(5); i <= 10; i++ {
@@ -144,7 +145,7 @@ func TestCountThatStaysGoesOnAfterALoss(t *testing.T) {
 	_, err := before.Add(t.Context(), "tries", tries)
 	wantRefused(t, err, counter.ErrLimit)
 	expect.Equal(t, "counters that were moved", before.Totals().Moved, 0)
-	left := server.Client().PTTL(t.Context(), before.store.Key("counter", "tries")).Val()
+	left := server.Client().PTTL(t.Context(), onstore.Key(before.store, "counter", "tries")).Val()
 	if left <= 0 || left > time.Hour {
 		t.Errorf("PTTL of a count with an hour, after the losses: got %v", left)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
@@ -197,7 +198,7 @@ func TestCounterThatIsBehindByHandMoves(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			c, refusing, once := process(t, server.URL()), process(t, server.URL(), strict), process(t, server.URL())
-			key, record := c.store.Key("counter", "k"), c.store.Key("counter", "k", "record")
+			key, record := onstore.Key(c.store, "counter", "k"), onstore.Key(c.store, "counter", "k", "record")
 			c.countTo(t, "k", 100)
 			refusing.gets(t, "k", 101)
 			once.gets(t, "k", 102)
@@ -235,7 +236,7 @@ func TestLargeAdditionDoesNotHideThatACounterIsBehind(t *testing.T) {
 	for value := int64(52); value <= 90; value++ {
 		other.gets(t, "k", value)
 	}
-	key := c.store.Key("counter", "k")
+	key := onstore.Key(c.store, "counter", "k")
 	do(t, server, "DEL", key)
 	_, err := refusing.IncrBy(t.Context(), "k", 60)
 	wantRefused(t, err, counter.ErrBehind)
@@ -346,7 +347,7 @@ func TestWatchAsksForManySlotsAtOnce(t *testing.T) {
 	defer c.Close()
 	markers := make([]string, 2000)
 	for i := range markers {
-		markers[i] = store.Key("counters", strconv.Itoa(i), "marker")
+		markers[i] = onstore.Key(store, "counters", strconv.Itoa(i), "marker")
 	}
 	before := seen.n.Load()
 	counter.Poll(t.Context(), c, markers)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -47,7 +48,8 @@ func (c *Counters) tryOnce(ctx context.Context, e *entry, request Request, now s
 	if request.GiveEnd {
 		ends = "give"
 	}
-	reply, err := c.store.Run(ctx, script, keys, request.By, retention.Milliseconds(), floor, limit, now.era, request.TTL.Milliseconds(), ends)
+	reply, err := onstore.Run(ctx, c.store, script, keys, request.By, retention.Milliseconds(), floor, limit, now.era,
+		request.TTL.Milliseconds(), ends)
 	if err != nil {
 		return Range{}, e.failed(ctx, err)
 	}

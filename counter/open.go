@@ -11,6 +11,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -234,18 +235,20 @@ func (e *entry) failed(ctx context.Context, err error) error {
 // note puts a key on the list of names. A failure only means that it is not listed until the next
 // process uses it.
 func (c *Counters) note(ctx context.Context, key string) {
-	_, _ = c.store.Run(ctx, scripts.NameAdd, []string{c.names()}, key)
+	_, _ = onstore.Run(ctx, c.store, scripts.NameAdd, []string{c.names()}, key)
 }
 
-func (c *Counters) key(key string) string { return c.store.Key(c.config.Kind, key) }
+func (c *Counters) key(key string) string { return onstore.Key(c.store, c.config.Kind, key) }
 func (c *Counters) marker(key string) string {
-	return c.store.SlotKey(c.config.Kind+"s", "marker", key)
+	return onstore.SlotKey(c.store, c.config.Kind+"s", "marker", key)
 }
-func (c *Counters) recordKey(key string) string { return c.store.Key(c.config.Kind, key, "record") }
-func (c *Counters) names() string               { return c.store.Key(c.config.Kind+"s", "names") }
+func (c *Counters) recordKey(key string) string {
+	return onstore.Key(c.store, c.config.Kind, key, "record")
+}
+func (c *Counters) names() string { return onstore.Key(c.store, c.config.Kind+"s", "names") }
 
 // requestKey names the record of a request; the digest keeps clients' ids of any length out of
 // Redis.
 func (c *Counters) requestKey(key, requestID string) string {
-	return c.store.Key(c.config.Kind, key, "request", names.Digest(requestID))
+	return onstore.Key(c.store, c.config.Kind, key, "request", names.Digest(requestID))
 }

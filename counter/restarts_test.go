@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/engines"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
@@ -90,7 +91,7 @@ func TestFailoverMovesACounterOnlyWhereItMayHaveLostSomething(t *testing.T) {
 			before.countTo(t, "k", 50)
 			replica := set.Replicas()[0]
 			expect.Eventually(t, "the replica has it", func() bool {
-				return replica.Client().Get(t.Context(), before.store.Key("counter", "k")).Val() == "50"
+				return replica.Client().Get(t.Context(), onstore.Key(before.store, "counter", "k")).Val() == "50"
 			})
 			old := set.Master()
 			old.Kill()
@@ -122,7 +123,7 @@ func TestIncrementOverAPromotionBehindAProxyIsAGap(t *testing.T) {
 		c.gets(t, "k", value+1)
 	}
 	expect.Eventually(t, "the replica has it", func() bool {
-		return replica.Client().Get(t.Context(), c.store.Key("counter", "k")).Val() == "5"
+		return replica.Client().Get(t.Context(), onstore.Key(c.store, "counter", "k")).Val() == "5"
 	})
 	do(t, replica, "REPLICAOF", "NO", "ONE")
 	follow(t, master, replica)
@@ -196,7 +197,7 @@ func TestSlotWhoseNewMasterStartsFromOlderDataHandsNoValueOutTwice(t *testing.T)
 			t.Parallel()
 			cluster := redistest.StartCluster(t, 3, 0)
 			first := process(t, cluster.URL(), acknowledged(redisstore.AckAll))
-			key := first.store.Key("counter", "k")
+			key := onstore.Key(first.store, "counter", "k")
 			given := values{}
 			given.use(t, first, "at the first master")
 			there := cluster.StartMove(key)
@@ -271,7 +272,7 @@ func TestMasterFromOlderDataThatImportsASlotHandsNoValueOutTwice(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 1)
 	first := process(t, cluster.URL(), acknowledged(redisstore.AckAll))
-	key, given := first.store.Key("counter", "k"), values{}
+	key, given := onstore.Key(first.store, "counter", "k"), values{}
 	given.use(t, first, "at first")
 	master := cluster.MasterOf(key)
 	do(t, master, "SAVE")
@@ -295,7 +296,7 @@ func TestBackupInAClusterCostsNothing(t *testing.T) {
 			cluster := redistest.StartCluster(t, 3, 0)
 			c := process(t, cluster.URL())
 			at := c.next(t, "k")
-			master := cluster.MasterOf(c.store.Key("counter", "k"))
+			master := cluster.MasterOf(onstore.Key(c.store, "counter", "k"))
 			if imports {
 				cluster.Import(master)
 				at = c.next(t, "k")
@@ -322,7 +323,7 @@ func TestReplicaThatBecomesMasterUnderItsOldIDHandsNoValueOutTwice(t *testing.T)
 	first := process(t, cluster.URL(), acknowledged(redisstore.AckAll))
 	given := values{}
 	given.use(t, first, "at first")
-	master := cluster.MasterOf(first.store.Key("counter", "k"))
+	master := cluster.MasterOf(onstore.Key(first.store, "counter", "k"))
 	_, port, _ := net.SplitHostPort(master.Addr())
 	var replica, other *redistest.Server
 	var left []string
@@ -394,7 +395,7 @@ func TestWritableReplicaHandsNothingOut(t *testing.T) {
 	last := here.next(t, "k") // under the name that the history has since
 	given.add(t, last, "at the master")
 	expect.Eventually(t, "the replica has what its master has", func() bool {
-		return replica.Client().Get(t.Context(), here.store.Key("counter", "k")).Val() == fmt.Sprint(last)
+		return replica.Client().Get(t.Context(), onstore.Key(here.store, "counter", "k")).Val() == fmt.Sprint(last)
 	})
 	link.SwallowAnswers()
 	given.use(t, here, "at the master")

@@ -3,6 +3,7 @@ package counter
 import (
 	"context"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -14,9 +15,9 @@ func (c *Counters) Retire(ctx context.Context, key string) (last int64, err erro
 	if _, err := c.Get(ctx, key); err != nil {
 		return 0, err
 	}
-	keys := []string{c.key(key), c.recordKey(key), c.marker(key), c.store.Key(c.config.Kind, key, "last")}
+	keys := []string{c.key(key), c.recordKey(key), c.marker(key), onstore.Key(c.store, c.config.Kind, key, "last")}
 	for range attempts {
-		reply, err := c.store.Run(ctx, scripts.CounterRetire, keys)
+		reply, err := onstore.Run(ctx, c.store, scripts.CounterRetire, keys)
 		if err != nil {
 			return 0, err
 		}

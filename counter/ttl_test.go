@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
@@ -233,7 +234,7 @@ func TestRecordOfACounterThatIsOpenedInItsLastMillisecondEnds(t *testing.T) {
 		other.daily(t, time.Second, 2)
 		time.Sleep(26 * time.Hour) // the record of a counter that was removed stays for a day
 		stays := scripts.New("stays", "return {tostring(redis.call('EXISTS', KEYS[1]))}")
-		reply, err := c.store.Run(t.Context(), stays, []string{c.store.Key("counter", "k", "record")})
+		reply, err := onstore.Run(t.Context(), c.store, stays, []string{onstore.Key(c.store, "counter", "k", "record")})
 		expect.Equal(t, fmt.Sprintf("EXISTS of the record, %v", err), reply, scripts.Reply{"0"})
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -67,7 +68,7 @@ func (c *Counters) poll(ctx context.Context) {
 		marker, known := key.(string), value.(knownEra)
 		isNew := known.isNew(clock(), c.config.HoldOff)
 		asking.Go(func() error {
-			reply, err := c.store.Run(ctx, scripts.CounterEra, []string{marker}, known.era, c.config.HoldOff.Milliseconds())
+			reply, err := onstore.Run(ctx, c.store, scripts.CounterEra, []string{marker}, known.era, c.config.HoldOff.Milliseconds())
 			var now string
 			var left time.Duration
 			if err == nil && reply.Word() == "changed" && reply.Scan(&now, &left) == nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -160,7 +161,7 @@ func (t *Tokens) claim(ctx context.Context, key Key, options ClaimOptions, owner
 		return Outcome{}, err
 	}
 	terms := options.terms(key)
-	reply, err := t.on(options.Ack).Run(ctx, scripts.TokenClaim, t.keys(key),
+	reply, err := onstore.Run(ctx, t.on(options.Ack), scripts.TokenClaim, t.keys(key),
 		&owner, &terms, options.Lease.Milliseconds(), &options.Scope, birth(key), word(options.awaited, "await"), t.keepOpen.Milliseconds())
 	if err != nil && (len(reply) == 0 || reply.Word() == "granted") {
 		return Outcome{}, fmt.Errorf("claim token: %w", err)
@@ -349,7 +350,7 @@ func (t *Tokens) owned(
 	if !secret.Valid(leaseToken) {
 		leaseToken = ""
 	}
-	reply, err := t.store.Run(ctx, script, t.keys(key), append([]any{leaseToken}, args...)...)
+	reply, err := onstore.Run(ctx, t.store, script, t.keys(key), append([]any{leaseToken}, args...)...)
 	if err != nil {
 		return nil, err // it names the script
 	}

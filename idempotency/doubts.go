@@ -11,6 +11,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -112,9 +113,9 @@ func (t *Tokens) Doubts(ctx context.Context) (Doubts, error) {
 
 func (t *Tokens) countInDoubt(ctx context.Context) (int, error) {
 	var counted atomic.Int64
-	keys := t.store.SlotKeys("operations", underWay)
+	keys := onstore.SlotKeys(t.store, "operations", underWay)
 	err := pipeline.Together(ctx, len(keys), func(ctx context.Context, i int) error {
-		reply, err := t.store.Run(ctx, scripts.OperationCount, keys[i:i+1])
+		reply, err := onstore.Run(ctx, t.store, scripts.OperationCount, keys[i:i+1])
 		if err != nil {
 			return fmt.Errorf("count operations: %w", err)
 		}
@@ -142,7 +143,7 @@ func (t *Tokens) operations(ctx context.Context, entries []*entry, passNewer boo
 		name := entries[i].operation
 		found[i], err = t.Operation(ctx, name)
 		if errors.Is(err, ErrUnknownToken) {
-			_, _ = t.store.WithAck(0).Run(ctx, scripts.TokenRelease, t.keysOf(name), noOwner, t.done)
+			_, _ = onstore.Run(ctx, t.store.WithAck(0), scripts.TokenRelease, t.keysOf(name), noOwner, t.done)
 			return nil
 		}
 		if passNewer && errors.Is(err, redisstore.ErrNewer) {
@@ -175,7 +176,7 @@ func (e *entry) compare(other *entry) int {
 
 // entries reads what follows an entry, of all slots, the oldest first.
 func (t *Tokens) entries(ctx context.Context, after entry, n int) ([]*entry, error) {
-	keys := t.store.SlotKeys("operations", underWay)
+	keys := onstore.SlotKeys(t.store, "operations", underWay)
 	found := make([][]*entry, len(keys))
 	err := pipeline.Together(ctx, len(keys), func(ctx context.Context, i int) (err error) {
 		found[i], err = t.entriesOf(ctx, keys[i], after, n)
@@ -190,7 +191,7 @@ func (t *Tokens) entries(ctx context.Context, after entry, n int) ([]*entry, err
 }
 
 func (t *Tokens) entriesOf(ctx context.Context, key string, after entry, n int) ([]*entry, error) {
-	reply, err := t.store.Run(ctx, scripts.OperationList, []string{key}, after.ended, after.operation, n)
+	reply, err := onstore.Run(ctx, t.store, scripts.OperationList, []string{key}, after.ended, after.operation, n)
 	if err != nil {
 		return nil, fmt.Errorf("list operations: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/recordtest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
@@ -149,7 +150,7 @@ func runScript(t testing.TB, tokens *Tokens, key, lua string, args ...any) strin
 	t.Helper()
 	// not known: the store sends the source
 	script := scripts.New("test", lua)
-	reply, err := tokens.store.Run(t.Context(), script, []string{key}, args...)
+	reply, err := onstore.Run(t.Context(), tokens.store, script, []string{key}, args...)
 	expect.NoError(t, fmt.Sprintf("running %q", lua), err)
 	return reply.Word()
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -57,7 +58,7 @@ func (t *Tokens) confirmRelease(key Key, owner string, options ClaimOptions) {
 	}
 	size := len(key.record) + len(key.token) + len(key.ID) + len(key.Principal) + len(owner)
 	t.released.add(&job{name: key.record, size: size, until: t.stays(options), try: func(ctx context.Context) bool {
-		_, err := t.on(options.Ack).Run(ctx, scripts.TokenRelease, t.keys(key), owner, t.done)
+		_, err := onstore.Run(ctx, t.on(options.Ack), scripts.TokenRelease, t.keys(key), owner, t.done)
 		return err == nil || !uncertain(err)
 	}})
 }
@@ -65,7 +66,7 @@ func (t *Tokens) confirmRelease(key Key, owner string, options ClaimOptions) {
 // release gives a claim back without waiting for replicas, which [Tokens.confirmRelease] does. It
 // returns the script's answer.
 func (t *Tokens) release(ctx context.Context, key Key, owner string) (word string, err error) {
-	reply, err := t.store.WithAck(0).Run(ctx, scripts.TokenRelease, t.keys(key), owner, t.done)
+	reply, err := onstore.Run(ctx, t.store.WithAck(0), scripts.TokenRelease, t.keys(key), owner, t.done)
 	if err != nil {
 		return "", err
 	}

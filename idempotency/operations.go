@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -87,7 +88,7 @@ func (t *Tokens) Settle(ctx context.Context, operation string, s Settlement) err
 	if !names.Digested.MatchString(operation) {
 		return ErrUnknownOperation
 	}
-	reply, err := t.store.Run(ctx, scripts.OperationSettle, t.keysOf(operation),
+	reply, err := onstore.Run(ctx, t.store, scripts.OperationSettle, t.keysOf(operation),
 		string(s.Decision), answer, s.digest(), t.done, s.LeaseToken)
 	if err != nil {
 		return fmt.Errorf("settle operation: %w", err)
@@ -116,7 +117,7 @@ func (t *Tokens) Forget(ctx context.Context, operation string) error {
 	if !names.Digested.MatchString(operation) {
 		return ErrUnknownOperation
 	}
-	reply, err := t.store.Run(ctx, scripts.OperationForget, t.keysOf(operation)[:1])
+	reply, err := onstore.Run(ctx, t.store, scripts.OperationForget, t.keysOf(operation)[:1])
 	if err != nil {
 		return fmt.Errorf("forget operation: %w", err)
 	}
@@ -157,7 +158,7 @@ func (t *Tokens) Operation(ctx context.Context, name string) (Operation, error) 
 }
 
 func (t *Tokens) show(ctx context.Context, key Key) (Operation, error) {
-	reply, err := t.store.Run(ctx, scripts.OperationGet, t.keys(key)[:1])
+	reply, err := onstore.Run(ctx, t.store, scripts.OperationGet, t.keys(key)[:1])
 	if err != nil {
 		return Operation{}, fmt.Errorf("show operation: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/scripts"
 )
@@ -79,7 +80,7 @@ func (t *Tokens) resolving(ctx context.Context, operation, owner string, lease t
 	if !names.Digested.MatchString(operation) {
 		return nil, ErrUnknownOperation
 	}
-	reply, err := t.store.Run(ctx, scripts.OperationResolve, t.keysOf(operation)[:1], owner, lease.Milliseconds(), t.done)
+	reply, err := onstore.Run(ctx, t.store, scripts.OperationResolve, t.keysOf(operation)[:1], owner, lease.Milliseconds(), t.done)
 	if err != nil {
 		return nil, fmt.Errorf("resolve operation: %w", err)
 	}

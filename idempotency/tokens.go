@@ -15,6 +15,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/keepalive"
 	"github.com/coatcheck/coatcheck/internal/notifier"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -143,10 +144,10 @@ func New(store *redisstore.Store, config Config) *Tokens {
 		store:    store, principal: config.Principal, fail: config.Error, log: config.Logger,
 		tokenKeys: newRing(config.TokenKeys), answerKeys: newSealer(config.AnswerKeys), policyURL: config.PolicyURL,
 		completed: config.Completed, tellResolved: config.Resolved, keepOpen: keepOpen, admit: config.Admit,
-		reserve: config.Reserve, done: store.Key("token", "done"),
+		reserve: config.Reserve, done: onstore.Key(store, "token", "done"),
 	}
 	if store.Mode() != redisstore.ModeCluster {
-		t.listed = store.SlotKey("operations", underWay, "")
+		t.listed = onstore.SlotKey(store, "operations", underWay, "")
 	}
 	if t.principal == nil {
 		t.principal = HeaderPrincipal("Authorization")
@@ -218,7 +219,7 @@ func (t *Tokens) Issue(ctx context.Context, principal, scope string, ttl time.Du
 			ttl, MinTTL, MaxTTL, scope, maxScope)
 	}
 	token := Token{Value: t.tokenKeys.sign(principal, secret.New()), Scope: scope}
-	reply, err := t.store.Run(ctx, scripts.TokenIssue, t.keys(IssuedToken(principal, token.Value))[:1], ttl.Milliseconds(), scope)
+	reply, err := onstore.Run(ctx, t.store, scripts.TokenIssue, t.keys(IssuedToken(principal, token.Value))[:1], ttl.Milliseconds(), scope)
 	if err != nil {
 		return Token{}, fmt.Errorf("issue token: %w", err)
 	}
@@ -258,9 +259,9 @@ func (t *Tokens) keys(key Key) []string { return t.keysOf(key.named().record) }
 func (t *Tokens) keysOf(operation string) []string {
 	list := t.listed
 	if list == "" {
-		list = t.store.SlotKey("operations", underWay, operation)
+		list = onstore.SlotKey(t.store, "operations", underWay, operation)
 	}
-	return []string{t.store.Key("token", operation), list}
+	return []string{onstore.Key(t.store, "token", operation), list}
 }
 
 // underWay is the part of a key that the lists of operations under way have in common.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/fault"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -50,7 +51,7 @@ func (t *Tokens) beginOrWait(ctx context.Context, key Key, options ClaimOptions,
 	}
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	ended, forget := t.notifier.Expect(t.store.Key("token", key.record))
+	ended, forget := t.notifier.Expect(onstore.Key(t.store, "token", key.record))
 	defer forget()
 	t.notifier.Listen(waiting)
 	options.awaited = true

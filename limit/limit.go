@@ -10,6 +10,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -192,4 +193,4 @@ func (l *Limits) Reset(ctx context.Context, name string) error {
 	return err
 }
 
-func (l *Limits) key(name string) string { return l.store.Key(l.kind, name) }
+func (l *Limits) key(name string) string { return onstore.Key(l.store, l.kind, name) }

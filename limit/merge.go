@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -53,7 +54,8 @@ func alike(calls []*call) int {
 // ask asks Redis once for calls of one name, rate and cost.
 func (l *Limits) ask(ctx context.Context, name string, calls []*call) {
 	rate, cost := calls[0].rate, calls[0].cost
-	reply, err := l.store.Run(ctx, scripts.LimitTake, []string{l.key(name)}, cost, len(calls), rate.N, rate.Per.Microseconds(), rate.burst())
+	reply, err := onstore.Run(ctx, l.store, scripts.LimitTake, []string{l.key(name)}, cost, len(calls), rate.N,
+		rate.Per.Microseconds(), rate.burst())
 	var granted, remaining int
 	var reset, wait int64
 	switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/internal/keepalive"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
@@ -288,12 +289,12 @@ func TestCheckFenceRefusesAnOvertakenHolder(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
 		write := redisScript(CheckFence + "if not check_fence(KEYS[1], ARGV[1]) then return {'overtaken'} end redis.call('SET', KEYS[2], ARGV[2]) return {'ok'}")
-		keys := []string{store.Key("account", "ann", "fence"), store.Key("account", "ann")}
+		keys := []string{onstore.Key(store, "account", "ann", "fence"), onstore.Key(store, "account", "ann")}
 		for _, row := range []struct {
 			fence int64
 			want  string
 		}{{100, "ok"}, {100, "ok"}, {99, "overtaken"}, {101, "ok"}, {100, "overtaken"}, {1<<53 - 1, "ok"}, {1<<53 - 2, "overtaken"}} {
-			reply, err := store.Run(t.Context(), write, keys, row.fence, "value")
+			reply, err := onstore.Run(t.Context(), store, write, keys, row.fence, "value")
 			if err != nil || reply.Word() != row.want {
 				t.Errorf("fence %d: %v %v, want %s", row.fence, reply, err, row.want)
 			}

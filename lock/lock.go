@@ -14,6 +14,7 @@ import (
 	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/names"
 	"github.com/coatcheck/coatcheck/internal/notifier"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -167,7 +168,7 @@ func New(store *redisstore.Store, config Config) *Locks {
 	config.Window = whole(config.Window)
 	l := &Locks{store: store, config: config, log: config.Logger, client: redislock.New(pipeline.Of(store).Scripter())}
 	l.outage = placeKept
-	l.inbox = store.Key("locks", "inbox", secret.New())
+	l.inbox = onstore.Key(store, "locks", "inbox", secret.New())
 	l.notifier = notifier.New(store, l.inbox, l.log, parseNotification)
 	l.settings = fmt.Sprintf("%d %d %s %d", placeKept.Milliseconds(), config.Window.Milliseconds(), l.counts(), l.holdOff())
 	return l
@@ -185,7 +186,7 @@ func (l *Locks) Close() error {
 
 // Key is the Redis key of a lock, as github.com/bsm/redislock takes it: its plain clients on that
 // key and ours exclude each other.
-func (l *Locks) Key(name string) string { return l.store.Key("lock", name) }
+func (l *Locks) Key(name string) string { return onstore.Key(l.store, "lock", name) }
 
 // keys are the keys of one lock, in the order in which the scripts take them. They are slices of
 // one string, since each lock needs them twice.
@@ -198,7 +199,7 @@ func (l *Locks) keys(name string) []string {
 		keys, all = append(keys, all[:n]), all[n:]
 	}
 	if l.config.AfterLoss == AfterLossWait {
-		keys = append(keys, l.store.SlotKey("locks", "marker", name))
+		keys = append(keys, onstore.SlotKey(l.store, "locks", "marker", name))
 	}
 	return keys
 }
@@ -221,5 +222,5 @@ func (l *Locks) counts() string {
 
 // run runs a script on a lock.
 func (l *Locks) run(ctx context.Context, script *scripts.Script, keys []string, args ...any) (scripts.Reply, error) {
-	return l.store.Run(ctx, script, keys, args...)
+	return onstore.Run(ctx, l.store, script, keys, args...)
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -19,7 +20,7 @@ const (
 	maxNames     = 1000 // in a page, and in one look at the list
 )
 
-func (l *Locks) names() string { return l.store.Key("locks", "names") }
+func (l *Locks) names() string { return onstore.Key(l.store, "locks", "names") }
 
 // note puts a name on the list, or takes it off. After a failure the next renewal or the end does.
 func (l *Locks) note(ctx context.Context, name string, life time.Duration) {

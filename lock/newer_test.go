@@ -3,6 +3,7 @@ package lock
 import (
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -14,7 +15,7 @@ func TestALockOfANewerVersionIsRefusedBeforeItIsTaken(t *testing.T) {
 		locks := open(t, store, Config{})
 		keys := locks.keys("a")
 		newer := redisScript("redis.call('SET', KEYS[2], '@2:9.9.9 text') return {'ok'}")
-		if _, err := store.Run(t.Context(), newer, keys[:2]); err != nil {
+		if _, err := onstore.Run(t.Context(), store, newer, keys[:2]); err != nil {
 			t.Fatalf("a newer lock is written: %v", err)
 		}
 		_, err := locks.TryAcquire(t.Context(), "a", Request{})
@@ -25,16 +26,16 @@ func TestALockOfANewerVersionIsRefusedBeforeItIsTaken(t *testing.T) {
 
 		grant, err := locks.TryGrant(t.Context(), "b", Request{})
 		expect.NoError(t, "TryGrant of b", err)
-		if _, err := store.Run(t.Context(), newer, locks.keys("b")[:2]); err != nil {
+		if _, err := onstore.Run(t.Context(), store, newer, locks.keys("b")[:2]); err != nil {
 			t.Fatalf("the lock b gets a newer format: %v", err)
 		}
 		left := redisScript("return {'ok', tostring(redis.call('PTTL', KEYS[1]))}")
-		before, err := store.Run(t.Context(), left, locks.keys("b")[:1])
+		before, err := onstore.Run(t.Context(), store, left, locks.keys("b")[:1])
 		expect.NoError(t, "PTTL of b before Renew", err)
 		grant.TTL *= 2
 		_, err = locks.Renew(t.Context(), grant)
 		expect.Error(t, "Renew", err, redisstore.ErrNewer)
-		after, err := store.Run(t.Context(), left, locks.keys("b")[:1])
+		after, err := onstore.Run(t.Context(), store, left, locks.keys("b")[:1])
 		expect.NoError(t, "PTTL of b after Renew", err)
 		expect.Equal(t, "remaining lease", after.Values(), before.Values())
 		expect.Error(t, "Release", locks.Release(t.Context(), grant), redisstore.ErrNewer)

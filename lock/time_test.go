@@ -10,6 +10,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/fault"
 	"github.com/coatcheck/coatcheck/internal/notifier"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -181,7 +182,7 @@ func TestFreeLockGoesToTheFirstWaiter(t *testing.T) {
 		first := settle(t, wait(t, locks, "free", Request{}))
 		second := settle(t, wait(t, others, "free", Request{}))
 		drop := redisScript("return {'ok', redis.call('DEL', KEYS[1])}")
-		if _, err := store.Run(t.Context(), drop, locks.keys("free")[:1]); err != nil {
+		if _, err := onstore.Run(t.Context(), store, drop, locks.keys("free")[:1]); err != nil {
 			t.Fatalf("running a script: got error %v, want none", err)
 		}
 		wantHeld(t, others, "free", Request{}) // a later request makes sure that the first gets it
@@ -277,7 +278,7 @@ func leavesNothing(t *testing.T, names int) {
 // keysIn counts the keys of a store.
 func keysIn(t *testing.T, store *redisstore.Store) int {
 	t.Helper()
-	reply, err := store.Run(t.Context(), redisScript("return {'ok', tostring(redis.call('DBSIZE'))}"), []string{"any"})
+	reply, err := onstore.Run(t.Context(), store, redisScript("return {'ok', tostring(redis.call('DBSIZE'))}"), []string{"any"})
 	expect.NoError(t, "running a script", err)
 	n := 0
 	expect.NoError(t, "Scan", reply.Scan(&n))
@@ -306,7 +307,7 @@ func TestAfterALossNothingIsGrantedUntilOldLeasesHaveEnded(t *testing.T) {
 		release(t, must(t, careful, "b", Request{})) // once for all names
 
 		lose := redisScript("redis.call('SET', KEYS[1], 'another 0') return {'ok'}")
-		if _, err := store.Run(t.Context(), lose, careful.keys("a")[5:]); err != nil {
+		if _, err := onstore.Run(t.Context(), store, lose, careful.keys("a")[5:]); err != nil {
 			t.Fatalf("running a script: got error %v, want none", err)
 		}
 		start = time.Now()

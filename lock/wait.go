@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/keepalive"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -37,7 +38,7 @@ const releaseTimeout = 2 * time.Second
 // itself.
 func (l *Locks) releaseContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx = context.WithoutCancel(ctx)
-	if l.store.Timeout() <= releaseTimeout {
+	if onstore.Timeout(l.store) <= releaseTimeout {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, releaseTimeout)

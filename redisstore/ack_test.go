@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -50,7 +51,7 @@ func TestAcknowledgementByEnoughReplicas(t *testing.T) {
 		}
 	}
 	for _, replica := range set.Replicas() {
-		expect.Equal(t, "GET at a replica that confirmed", do(t, replica, "GET", store.Key("test", "x")), any("15"))
+		expect.Equal(t, "GET at a replica that confirmed", do(t, replica, "GET", onstore.Key(store, "test", "x")), any("15"))
 	}
 	short := open(t, set.URL(), func(c *redisstore.Config) { c.AckTimeout = 2 * time.Second })
 	_, err := bumped(t.Context(), short.WithAck(3), "x") // more than there are
@@ -71,7 +72,8 @@ func TestPausedReplicaIsAShortfallAndTheMasterHasTheWrite(t *testing.T) {
 	shortfall(t, err, 0, 1)
 	_, err = bumped(t.Context(), store.WithAck(2), "x")
 	shortfall(t, err, 0, 2)
-	expect.Equal(t, "GET at the master, with the writes that too few confirmed", do(t, master, "GET", store.Key("test", "x")), any("4"))
+	expect.Equal(t, "GET at the master, with the writes that too few confirmed", do(t, master, "GET", onstore.Key(store,
+		"test", "x")), any("4"))
 	mustBump(t, store, "x", 5)
 	replicas[0].Resume()
 	replicas[1].Resume()
@@ -122,16 +124,17 @@ func TestRepeatOfAWriteIsConfirmedOnlyByReplicasThatHaveIt(t *testing.T) {
 		replica.Pause()
 	}
 	token := func(name string) []string {
-		return []string{store.Key("token", name), store.SlotKey("operations", "under-way", name)}
+		return []string{onstore.Key(store, "token", name), onstore.SlotKey(store, "operations", "under-way", name)}
 	}
-	pool := []string{store.Key("worker", "p"), store.Key("worker", "p", "ends"), store.Key("worker", "p", "names")}
+	pool := []string{onstore.Key(store, "worker", "p"), onstore.Key(store, "worker", "p", "ends"), onstore.Key(store, "worker", "p", "names")}
 	run := func(s *scripts.Script, keys []string, args ...any) scripts.Reply {
 		t.Helper()
-		reply, err := store.Run(t.Context(), s, keys, args...)
+		reply, err := onstore.Run(t.Context(), store, s, keys, args...)
 		expect.NoError(t, "Run", err)
 		return reply
 	}
-	counted := []string{store.Key("counter", "c"), store.Key("counter", "c", "record"), store.SlotKey("counters", "marker", "c"), store.Key("counter", "c", "r")}
+	counted := []string{onstore.Key(store, "counter", "c"), onstore.Key(store, "counter", "c", "record"),
+		onstore.SlotKey(store, "counters", "marker", "c"), onstore.Key(store, "counter", "c", "r")}
 	run(scripts.CounterEra, counted[2:3], "", 1000)
 	acquire := []any{"nonce", "", 1000, "trust", 0, "", "", "", "", "41/10/12", 0, 0, 10, 60_000, 0}
 	lease := run(scripts.WorkerAcquire, pool, acquire...)
@@ -160,7 +163,7 @@ func TestRepeatOfAWriteIsConfirmedOnlyByReplicasThatHaveIt(t *testing.T) {
 		t.Run(row.script.Name, func(t *testing.T) {
 			run(row.script, row.keys, row.args...) // what the first caller asked
 			fresh := open(t, set.Master().URL(), func(c *redisstore.Config) { c.Ack, c.AckTimeout = 1, 100*time.Millisecond })
-			_, err := fresh.Run(t.Context(), row.script, row.keys, row.args...)
+			_, err := onstore.Run(t.Context(), fresh, row.script, row.keys, row.args...)
 			shortfall(t, err, 0, 1)
 		})
 	}
@@ -172,7 +175,7 @@ func TestRefusedWriteStaysRefusedWithAnAcknowledgement(t *testing.T) {
 	for _, replica := range set.Replicas() {
 		replica.Pause()
 	}
-	do(t, set.Master(), "RPUSH", store.Key("test", "list"), "a")
+	do(t, set.Master(), "RPUSH", onstore.Key(store, "test", "list"), "a")
 	_, err := bumped(t.Context(), store.WithAck(2), "list")
 	if !errors.Is(err, redisstore.ErrWrongType) || errors.Is(err, redisstore.ErrUnknownOutcome) {
 		t.Errorf("got %v, want %v", err, redisstore.ErrWrongType)
@@ -205,7 +208,7 @@ func TestServerThatHangsBeforeItConfirms(t *testing.T) {
 		_, err := bumped(ctx, store.WithAck(1), "x") // it has almost that long to confirm
 		ended <- err
 	}()
-	expect.Eventually(t, "the script runs", func() bool { return do(t, server, "GET", store.Key("test", "x")) == "1" })
+	expect.Eventually(t, "the script runs", func() bool { return do(t, server, "GET", onstore.Key(store, "test", "x")) == "1" })
 	server.Pause()
 	soon(t, func() { unknown(t, <-ended, context.DeadlineExceeded) })
 	server.Resume()
@@ -280,7 +283,7 @@ func TestAckAllCountsListedReplicasThatAreAway(t *testing.T) {
 		cluster := redistest.StartCluster(t, 3, 1)
 		store := open(t, cluster.URL(), all)
 		expect.Eventually(t, "it confirms", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
-		master := cluster.MasterOf(store.Key("test", "x"))
+		master := cluster.MasterOf(onstore.Key(store, "test", "x"))
 		_, port, _ := strings.Cut(master.Addr(), ":")
 		for _, node := range cluster.Nodes() {
 			if strings.Contains(do(t, node, "INFO", "replication").(string), "master_port:"+port+"\r") {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
@@ -72,7 +73,8 @@ func TestLoneCallerSendsItsOwnCall(t *testing.T) {
 
 func TestCallsOfOnePipelineHaveTheirOwnAnswers(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		if _, err := store.Run(t.Context(), script("list", "redis.call('RPUSH', KEYS[1], 'a') return {'ok'}", false), []string{store.Key("test", "{list")}); err != nil {
+		if _, err := onstore.Run(t.Context(), store, script("list", "redis.call('RPUSH', KEYS[1], 'a') return {'ok'}",
+			false), []string{onstore.Key(store, "test", "{list")}); err != nil {
 			t.Fatalf("Run: got error %v, want none", err)
 		}
 		var all sync.WaitGroup
@@ -214,7 +216,7 @@ func TestNobodyHasTheAnswerOfAnother(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.N(6))*time.Millisecond)
 				asked := fmt.Sprint(caller, "-", i)
-				reply, err := store.Run(ctx, echo, []string{store.Key("test", "x")}, asked)
+				reply, err := onstore.Run(ctx, store, echo, []string{onstore.Key(store, "test", "x")}, asked)
 				cancel()
 				switch {
 				case err != nil:

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -29,10 +30,10 @@ func TestStoreFollowsASlotThatMoves(t *testing.T) {
 			cluster := redistest.StartCluster(t, 3, replicas)
 			store := open(t, cluster.URL(), func(c *redisstore.Config) { c.Ack, c.AckTimeout = ack, 30*time.Second })
 			mustBump(t, store, "here", 1)
-			m := cluster.StartMove(store.Key("test", "here"))
+			m := cluster.StartMove(onstore.Key(store, "test", "here"))
 			mustBump(t, store, "here", 2) // still where it was
 
-			m.Key(store.Key("test", "here"))
+			m.Key(onstore.Key(store, "test", "here"))
 			for i := range int64(3) { // ASK
 				mustBump(t, store, "here", 3+i)
 			}
@@ -41,11 +42,11 @@ func TestStoreFollowsASlotThatMoves(t *testing.T) {
 			flush(t, store)
 			expect.Equal(t, "a read while the slot moves", counted(t, store, "here"), 6)
 			// a key that was on neither
-			reply, err := store.Run(t.Context(), bump, []string{store.Key("new", "here")})
+			reply, err := onstore.Run(t.Context(), store, bump, []string{onstore.Key(store, "new", "here")})
 			if err != nil || reply[1] != "1" {
 				t.Errorf("got %q, %v", reply, err)
 			}
-			on(t, m.To, store.Key("test", "here"), "6")
+			on(t, m.To, onstore.Key(store, "test", "here"), "6")
 
 			m.Finish()
 			for i := range int64(5) { // MOVED
@@ -67,28 +68,28 @@ func TestKeysThatAreApartWhileTheirSlotMovesAreRefused(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	store := open(t, cluster.URL(), nil)
-	keys := []string{store.Key("a", "pair"), store.Key("b", "pair")}
+	keys := []string{onstore.Key(store, "a", "pair"), onstore.Key(store, "b", "pair")}
 	for range 2 {
-		if _, err := store.Run(t.Context(), pair, keys); err != nil {
+		if _, err := onstore.Run(t.Context(), store, pair, keys); err != nil {
 			t.Fatalf("Run: got error %v, want none", err)
 		}
 	}
 	m := cluster.StartMove(keys[0])
-	if reply, err := store.Run(t.Context(), pair, keys); err != nil || reply[1] != "3" {
+	if reply, err := onstore.Run(t.Context(), store, pair, keys); err != nil || reply[1] != "3" {
 		t.Errorf("both still where they were: got %q, %v", reply, err)
 	}
 	m.Key(keys[0])
-	_, err := store.Run(t.Context(), pair, keys)
+	_, err := onstore.Run(t.Context(), store, pair, keys)
 	refused(t, err)
 	expect.Contains(t, "the error", err.Error(), "TRYAGAIN")
 	on(t, m.To, keys[0], "3")
 	on(t, m.From, keys[1], "3")
 	m.Key(keys[1])
-	if reply, err := store.Run(t.Context(), pair, keys); err != nil || reply[1] != "4" {
+	if reply, err := onstore.Run(t.Context(), store, pair, keys); err != nil || reply[1] != "4" {
 		t.Errorf("both moved: got %q, %v", reply, err)
 	}
 	m.Finish()
-	if reply, err := store.Run(t.Context(), pair, keys); err != nil || reply[1] != "5" {
+	if reply, err := onstore.Run(t.Context(), store, pair, keys); err != nil || reply[1] != "5" {
 		t.Errorf("the slot moved: got %q, %v", reply, err)
 	}
 }
@@ -97,9 +98,9 @@ func TestKeysOfSeveralSlotsAreRefused(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	store := open(t, cluster.URL(), nil)
-	keys := []string{store.Key("a", "one"), store.Key("a", "other")}
+	keys := []string{onstore.Key(store, "a", "one"), onstore.Key(store, "a", "other")}
 	for _, view := range []*redisstore.Store{store, store.WithAck(1)} {
-		_, err := view.Run(t.Context(), pair, keys)
+		_, err := onstore.Run(t.Context(), view, pair, keys)
 		refused(t, err)
 		expect.Contains(t, "the error", err.Error(), "CROSSSLOT")
 	}
@@ -151,7 +152,7 @@ func TestStoreFollowsAClustersFailover(t *testing.T) {
 	if _, err := bumped(t.Context(), store.WithAck(1), "x"); err != nil {
 		t.Fatalf("adding one to a record: got error %v, want none", err)
 	}
-	key := store.Key("test", "x")
+	key := onstore.Key(store, "test", "x")
 	old := cluster.MasterOf(key)
 	old.Kill()
 	uncertain, failed := int64(0), 0
@@ -186,10 +187,10 @@ func TestClusterThatLacksAMasterRefuses(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	store := open(t, cluster.URL(), func(c *redisstore.Config) { c.Timeout = 5 * time.Second })
-	dead := cluster.MasterOf(store.Key("test", "dead"))
+	dead := cluster.MasterOf(onstore.Key(store, "test", "dead"))
 	living := ""
 	for i := 0; living == ""; i++ {
-		if name := fmt.Sprint("living", i); cluster.MasterOf(store.Key("test", name)) != dead {
+		if name := fmt.Sprint("living", i); cluster.MasterOf(onstore.Key(store, "test", name)) != dead {
 			living = name
 		}
 	}
@@ -220,7 +221,7 @@ func TestReplicaThatItsMasterForgotHasToConfirm(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 1)
 	first := open(t, cluster.URL(), all)
 	expect.Eventually(t, "it confirms", func() bool { _, err := bumped(t.Context(), first, "x"); return err == nil })
-	master, gone := masterAndReplica(t, cluster, first.Key("test", "x"))
+	master, gone := masterAndReplica(t, cluster, onstore.Key(first, "test", "x"))
 	gone.Kill()
 	away(t, master, 0)
 	for line := range strings.SplitSeq(do(t, master, "CLUSTER", "NODES").(string), "\n") {
@@ -242,7 +243,7 @@ func TestReplicaUnderAnotherAddressThanTheListHasIsNamed(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 1)
 	store := open(t, cluster.URL(), all)
 	expect.Eventually(t, "it confirms", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
-	master, replica := masterAndReplica(t, cluster, store.Key("test", "x"))
+	master, replica := masterAndReplica(t, cluster, onstore.Key(store, "test", "x"))
 	says := func(address string) {
 		do(t, replica, "CONFIG", "SET", "replica-announce-ip", address)
 		do(t, master, "CLIENT", "KILL", "TYPE", "replica")
@@ -277,7 +278,7 @@ func TestClusterThatAnnouncesHostNamesConfirms(t *testing.T) {
 	})
 	store := open(t, strings.ReplaceAll(cluster.URL(), "127.0.0.1", "localhost"), all)
 	expect.Eventually(t, "its replica confirms", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
-	_, replica := masterAndReplica(t, cluster, store.Key("test", "x"))
+	_, replica := masterAndReplica(t, cluster, onstore.Key(store, "test", "x"))
 	replica.Kill()
 	expect.Eventually(t, "it is waited for", func() bool {
 		_, err := bumped(t.Context(), store, "x")
@@ -306,7 +307,7 @@ func TestReplicaThatWasAwayDuringAPromotionHasToConfirm(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 2)
 	first := open(t, cluster.URL(), all)
 	expect.Eventually(t, "they confirm", func() bool { _, err := bumped(t.Context(), first, "x"); return err == nil })
-	master, away := masterAndReplica(t, cluster, first.Key("test", "x"))
+	master, away := masterAndReplica(t, cluster, onstore.Key(first, "test", "x"))
 	away.Kill()
 	master.Kill()
 	var heir *redistest.Server

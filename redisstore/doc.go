@@ -22,7 +22,8 @@
 //     docs/operations.md can stop a script in its middle, and its earlier writes stay. The programs
 //     look for missing rights before the first call, and do not start without them.
 //   - Every call ends: with the context's deadline or after [Config.Timeout], whichever is sooner;
-//     a large one has more time ([Store.Run]).
+//     with over 16 KiB of arguments it waits up to ten seconds for its turn before that, and has a
+//     second more for each 4 MiB.
 //   - With an acknowledgement of n, a call succeeds only if n replicas have confirmed the write;
 //     fewer is [ErrUnknownOutcome] with a [*ShortfallError]. If Redis loses data in spite of that
 //     (all copies at once, a master that restarts empty), the server has another incarnation.

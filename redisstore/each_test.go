@@ -14,6 +14,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/health"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -23,7 +24,10 @@ import (
 // flush makes every server behind a store forget its scripts.
 func flush(t *testing.T, store *redisstore.Store) {
 	t.Helper()
-	err := store.EachMaster(t.Context(), "test", func(ctx context.Context, node *redis.Client) error { return node.ScriptFlush(ctx).Err() })
+	err := onstore.EachMaster(t.Context(), store, "test", func(ctx context.Context,
+		node *redis.Client) error {
+		return node.ScriptFlush(ctx).Err()
+	})
 	expect.NoError(t, "EachMaster", err)
 }
 
@@ -77,7 +81,8 @@ func sendsTextOnce(t *testing.T, store *redisstore.Store) {
 }
 
 func readsReplies(t *testing.T, store *redisstore.Store) {
-	reply, err := store.Run(t.Context(), script("reply", "return {'fine', 'text', 42, '9007199254740993', '', '1700000000001'}", true), []string{store.Key("test", "r")})
+	reply, err := onstore.Run(t.Context(), store, script("reply",
+		"return {'fine', 'text', 42, '9007199254740993', '', '1700000000001'}", true), []string{onstore.Key(store, "test", "r")})
 	expect.NoError(t, "Run", err)
 	var (
 		text, empty string
@@ -94,7 +99,8 @@ func readsReplies(t *testing.T, store *redisstore.Store) {
 func passesArguments(t *testing.T, store *redisstore.Store) {
 	echo := script("echo", "local all = {'ok'} for _, word in ipairs(ARGV) do all[#all + 1] = word end return all", true)
 	binary := "\x00\r\n$1\r\n\xff{}"
-	reply, err := store.Run(t.Context(), echo, []string{store.Key("test", "e")}, "", binary, []byte(binary), 7, int64(1)<<62, -1)
+	reply, err := onstore.Run(t.Context(), store, echo, []string{onstore.Key(store, "test", "e")}, "", binary,
+		[]byte(binary), 7, int64(1)<<62, -1)
 	expect.NoError(t, "Run", err)
 	if want := []string{"", binary, binary, "7", "4611686018427387904", "-1"}; !slices.Equal(reply.Values(), want) {
 		t.Errorf("got %q, want %q", reply.Values(), want)
@@ -102,14 +108,14 @@ func passesArguments(t *testing.T, store *redisstore.Store) {
 }
 
 func refusesOtherKinds(t *testing.T, store *redisstore.Store) {
-	key := []string{store.Key("test", "list")}
+	key := []string{onstore.Key(store, "test", "list")}
 	push := script("push", "redis.call('RPUSH', KEYS[1], 'a') return {'ok'}", false)
-	if _, err := store.Run(t.Context(), push, key); err != nil {
+	if _, err := onstore.Run(t.Context(), store, push, key); err != nil {
 		t.Fatalf("Run: got error %v, want none", err)
 	}
 	for _, run := range []*scripts.Script{bump, peek, scripts.OperationGet} {
 		for _, view := range []*redisstore.Store{store, store.WithAck(1)} {
-			_, err := view.Run(t.Context(), run, key, "x")
+			_, err := onstore.Run(t.Context(), view, run, key, "x")
 			var full *redisstore.Error
 			if !errors.Is(err, redisstore.ErrWrongType) || !errors.Is(err, redisstore.ErrRefused) || errors.Is(err, redisstore.ErrUnknownOutcome) ||
 				!errors.As(err, &full) || full.Op != run.Name {
@@ -129,11 +135,11 @@ func failsAsItsEffectSays(t *testing.T, store *redisstore.Store) {
 		"a list in a list": "redis.call('INCR', KEYS[1]) return {'ok', {'x'}}",
 		"an error":         "redis.call('INCR', KEYS[1]) return redis.error_reply('ERR of its own')",
 	} {
-		key := []string{store.Key("test", "fails "+name)}
-		_, err := store.Run(t.Context(), script("writes", source, false), key)
+		key := []string{onstore.Key(store, "test", "fails "+name)}
+		_, err := onstore.Run(t.Context(), store, script("writes", source, false), key)
 		unknown(t, err)
 		expect.Equal(t, name+": calls that ran", counted(t, store, "fails "+name), 1)
-		_, err = store.Run(t.Context(), script("reads", strings.ReplaceAll(source, "INCR", "EXISTS"), true), key)
+		_, err = onstore.Run(t.Context(), store, script("reads", strings.ReplaceAll(source, "INCR", "EXISTS"), true), key)
 		refused(t, err)
 	}
 }
@@ -141,19 +147,19 @@ func failsAsItsEffectSays(t *testing.T, store *redisstore.Store) {
 func keepsNamesTogether(t *testing.T, store *redisstore.Store) {
 	both := script("both", "redis.call('INCR', KEYS[1]) return {'ok', tostring(redis.call('INCR', KEYS[2]))}", false)
 	for i, name := range []string{"", "a", "orders", "a b", "x:y", "é", strings.Repeat("n", 1000), names.Digest("token", "t"), "\x00\r\n"} {
-		keys := []string{store.Key("one", name), store.Key("other", name, "ends", "more")}
+		keys := []string{onstore.Key(store, "one", name), onstore.Key(store, "other", name, "ends", "more")}
 		if name == "" { // an empty tag counts for nothing: the whole key is hashed
 			keys = keys[:1]
 			keys = append(keys, keys[0])
 		}
-		if _, err := store.Run(t.Context(), both, keys); err != nil {
+		if _, err := onstore.Run(t.Context(), store, both, keys); err != nil {
 			t.Errorf("%d: Run on two keys of the name %q: %v", i, name, err)
 		}
 		if store.Mode() != redisstore.ModeCluster {
 			continue
 		}
 		slots := map[int64]bool{}
-		err := store.EachMaster(t.Context(), "test", func(ctx context.Context, node *redis.Client) error {
+		err := onstore.EachMaster(t.Context(), store, "test", func(ctx context.Context, node *redis.Client) error {
 			for _, key := range keys {
 				slot, err := node.ClusterKeySlot(ctx, key).Result()
 				if err != nil {
@@ -198,7 +204,7 @@ func namesItself(t *testing.T, store *redisstore.Store) {
 	if store.Ack() != 0 || store.WithAck(2).Ack() != 2 {
 		t.Errorf("the acknowledgements are %d and %d", store.Ack(), store.WithAck(2).Ack())
 	}
-	if key := open(t, store.Address(), nil).Key("test", "x"); key != "coatcheck:test:{x}" {
+	if key := onstore.Key(open(t, store.Address(), nil), "test", "x"); key != "coatcheck:test:{x}" {
 		t.Errorf("without a prefix the key is %s", key)
 	}
 }
@@ -209,7 +215,7 @@ func keepsPrefixesApart(t *testing.T, store *redisstore.Store) {
 	}
 	mustBump(t, store, "apart", 1)
 	url := store.Address()
-	prefix, _, _ := strings.Cut(store.Key("test", "x"), "test:")
+	prefix, _, _ := strings.Cut(onstore.Key(store, "test", "x"), "test:")
 	mustBump(t, open(t, url, func(c *redisstore.Config) { c.Prefix = prefix + "other:" }), "apart", 1)
 	mustBump(t, open(t, url, func(c *redisstore.Config) { c.Prefix = prefix }), "apart", 2)
 }
@@ -233,8 +239,9 @@ func tellsItsIncarnation(t *testing.T, store *redisstore.Store) {
 
 func countsOnce(t *testing.T, store *redisstore.Store) {
 	const callers, calls = 64, 8
-	keys := []string{store.Key("counter", "shared"), store.Key("counter", "shared", "record"), store.SlotKey("counters", "marker", "shared")}
-	if _, err := store.Run(t.Context(), scripts.CounterEra, keys[2:], "", 1000); err != nil {
+	keys := []string{onstore.Key(store, "counter", "shared"), onstore.Key(store, "counter", "shared", "record"),
+		onstore.SlotKey(store, "counters", "marker", "shared")}
+	if _, err := onstore.Run(t.Context(), store, scripts.CounterEra, keys[2:], "", 1000); err != nil {
 		t.Fatalf("Run: got error %v, want none", err)
 	}
 	var all sync.WaitGroup
@@ -243,7 +250,7 @@ func countsOnce(t *testing.T, store *redisstore.Store) {
 		all.Go(func() {
 			last := int64(0)
 			for range calls {
-				reply, err := store.Run(t.Context(), scripts.CounterIncr, keys, 1, 0, "", "", "", 0, "begin")
+				reply, err := onstore.Run(t.Context(), store, scripts.CounterIncr, keys, 1, 0, "", "", "", 0, "begin")
 				var n int64
 				if err == nil {
 					err = reply.Scan(&n)

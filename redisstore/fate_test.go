@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
@@ -35,7 +36,7 @@ func TestFaultOfOneCallIsItsOwn(t *testing.T) {
 			strange := script("strange", fault.source, false)
 			gathered(t, store, 200, func(i int) {
 				if i%10 == 0 {
-					_, err := store.Run(t.Context(), strange, []string{store.Key("test", "x")}, fault.args...)
+					_, err := onstore.Run(t.Context(), store, strange, []string{onstore.Key(store, "test", "x")}, fault.args...)
 					if !errors.Is(err, fault.class) {
 						t.Errorf("the call at fault: got error %v, want %v", err, fault.class)
 					}
@@ -64,11 +65,11 @@ func TestLargeCallHoldsUpNoOther(t *testing.T) {
 	})
 	store := open(t, "redis://"+server.addr, nil)
 	var large, small sync.WaitGroup
-	key := []string{store.Key("test", "x")}
+	key := []string{onstore.Key(store, "test", "x")}
 	for i := range 60 {
 		if i%20 == 5 {
 			large.Go(func() {
-				_, err := store.Run(t.Context(), bump, key, strings.Repeat("x", 200_000))
+				_, err := onstore.Run(t.Context(), store, bump, key, strings.Repeat("x", 200_000))
 				expect.Error(t, "the call with a large argument", err, nil)
 			})
 			large.Go(func() {
@@ -77,7 +78,7 @@ func TestLargeCallHoldsUpNoOther(t *testing.T) {
 			})
 		}
 		small.Go(func() {
-			_, err := store.Run(t.Context(), peek, key, "x")
+			_, err := onstore.Run(t.Context(), store, peek, key, "x")
 			expect.Error(t, "a small call", err, nil)
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/embedded"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -36,7 +37,7 @@ func TestStoreFromAClientHasItsServerAndConnectionsOfItsOwn(t *testing.T) {
 	store := from(t, made, err)
 	expect.Equal(t, "Address", store.Address(), "redis://"+server.Addr())
 	mustBump(t, store, "x", 1)
-	expect.Equal(t, "what the client reads", client.Get(t.Context(), store.Key("test", "x")).Val(), "1")
+	expect.Equal(t, "what the client reads", client.Get(t.Context(), onstore.Key(store, "test", "x")).Val(), "1")
 	expect.Equal(t, "connections to the server of that name", strings.Count(client.ClientList(t.Context()).Val(), "name=shop"), 2)
 	expect.Equal(t, "MaxRetries of the client afterwards", client.Options().MaxRetries, 3)
 	expect.Error(t, "closing the client", client.Close(), nil)
@@ -69,7 +70,7 @@ func TestStoreFromAClusterClient(t *testing.T) {
 	store := from(t, made, err)
 	expect.Equal(t, "Mode", store.Mode(), redisstore.ModeCluster)
 	mustBump(t, store, "x", 1)
-	err = store.EachMaster(t.Context(), "test", func(_ context.Context, master *redis.Client) error {
+	err = onstore.EachMaster(t.Context(), store, "test", func(_ context.Context, master *redis.Client) error {
 		if o := master.Options(); o.MaxRetries != 0 || !o.ContextTimeoutEnabled {
 			return fmt.Errorf("%s: MaxRetries %d, ContextTimeoutEnabled %v: want none and true", o.Addr, o.MaxRetries, o.ContextTimeoutEnabled)
 		}

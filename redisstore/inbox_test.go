@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
@@ -15,7 +16,7 @@ var publish = script("publish", "return {'ok', redis.call('PUBLISH', ARGV[1], AR
 
 func published(t *testing.T, store *redisstore.Store, channel, message string) {
 	t.Helper()
-	if _, err := store.Run(t.Context(), publish, []string{store.Key("test", message)}, channel, message); err != nil {
+	if _, err := onstore.Run(t.Context(), store, publish, []string{onstore.Key(store, "test", message)}, channel, message); err != nil {
 		t.Fatalf("Run: got error %v, want none", err)
 	}
 }
@@ -25,13 +26,13 @@ func published(t *testing.T, store *redisstore.Store, channel, message string) {
 func TestInboxReceivesWhatIsPublished(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		channel := store.Key("test", "channel")
+		channel := onstore.Key(store, "test", "channel")
 		inbox, err := pipeline.Of(store).Subscribe(t.Context(), channel)
 		expect.NoError(t, "Subscribe", err)
 		// their keys lie on several servers of a cluster
 		messages := []string{"a", "b", "c", "d", "e"}
 		for _, message := range messages {
-			published(t, store, store.Key("test", "other"), "not this")
+			published(t, store, onstore.Key(store, "test", "other"), "not this")
 			published(t, store, channel, message)
 			if got, missed, err := inbox.Next(t.Context()); err != nil || missed || got != message {
 				t.Errorf("%q, %v, %v; want %q", got, missed, err, message)
@@ -53,7 +54,7 @@ func TestInboxTellsThatItMayHaveMissedSomething(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := open(t, server.URL(), nil)
-	channel := store.Key("test", "channel")
+	channel := onstore.Key(store, "test", "channel")
 	inbox, err := pipeline.Of(store).Subscribe(t.Context(), channel)
 	expect.NoError(t, "Subscribe", err)
 	t.Cleanup(func() { _ = inbox.Close() })

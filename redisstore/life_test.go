@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
@@ -33,8 +34,8 @@ const margin = 1000
 // tryFind opens a counter, which knows nothing of earlier eras.
 func tryFind(t testing.TB, store *redisstore.Store, name string) (f found, err error) {
 	t.Helper()
-	f.Key = store.Key("marker", name)
-	keys := []string{store.Key("test", name), store.Key("record", name), f.Key}
+	f.Key = onstore.Key(store, "marker", name)
+	keys := []string{onstore.Key(store, "test", name), onstore.Key(store, "record", name), f.Key}
 	words, place, err := pipeline.Of(store).RunAt(t.Context(), scripts.CounterOpen, keys, "", "", "", margin, "past", "", 0, "", "", "")
 	if err != nil {
 		return f, err
@@ -60,7 +61,7 @@ func find(t testing.TB, store *redisstore.Store, name string) (f found) {
 
 func incrBy(t testing.TB, store *redisstore.Store, name string, by int64, at found) (int64, error) {
 	t.Helper()
-	return pipeline.Of(store).IncrBy(t.Context(), store.Key("test", name), by, at.Place, at.Marker)
+	return pipeline.Of(store).IncrBy(t.Context(), onstore.Key(store, "test", name), by, at.Place, at.Marker)
 }
 
 // mustIncr adds and fails the test unless the sum is as wanted.
@@ -116,17 +117,20 @@ func incrOnEveryKind(t *testing.T, store *redisstore.Store) {
 	list := script("list", "redis.call('DEL', KEYS[1]) redis.call('RPUSH', KEYS[1], 'a') return {'ok'}", false)
 	for _, spoil := range []func() error{
 		func() error {
-			_, err := store.Run(t.Context(), text, []string{store.Key("test", "k")}, "1.5")
+			_, err := onstore.Run(t.Context(), store, text, []string{onstore.Key(store, "test", "k")}, "1.5")
 			return err
 		},
-		func() error { _, err := store.Run(t.Context(), list, []string{store.Key("test", "k")}); return err },
+		func() error {
+			_, err := onstore.Run(t.Context(), store, list, []string{onstore.Key(store, "test", "k")})
+			return err
+		},
 	} {
 		expect.NoError(t, "spoiling the counter", spoil())
 		_, err := incrBy(t, store, "k", 1, at)
 		expect.Error(t, "IncrBy of what is no integer", err, pipeline.ErrNotAnInteger)
 		expect.Error(t, "IncrBy of what is no integer", err, redisstore.ErrRefused)
 	}
-	if _, err := store.Run(t.Context(), text, []string{store.Key("test", "k")}, "1"); err != nil {
+	if _, err := onstore.Run(t.Context(), store, text, []string{onstore.Key(store, "test", "k")}, "1"); err != nil {
 		t.Fatalf("Run: got error %v, want none", err)
 	}
 	mustIncr(t, store, "k", 1, at, 2) // a refusal changes nothing
@@ -319,12 +323,12 @@ func TestIncrByOfASlotThatMovesAddsNothingWhereItWas(t *testing.T) {
 	store := open(t, cluster.URL(), nil)
 	before := find(t, store, "here")
 	mustIncr(t, store, "here", 5, before, 5)
-	m := cluster.StartMove(store.Key("test", "here"))
-	m.Key(store.Key("test", "here"))
+	m := cluster.StartMove(onstore.Key(store, "test", "here"))
+	m.Key(onstore.Key(store, "test", "here"))
 	_, err := incrBy(t, store, "here", 1, before) // ASK
 	otherIncarnation(t, err)
 	asked := before
-	_, asked.Place, err = pipeline.Of(store).RunAt(t.Context(), peek, []string{store.Key("test", "here")})
+	_, asked.Place, err = pipeline.Of(store).RunAt(t.Context(), peek, []string{onstore.Key(store, "test", "here")})
 	expect.Error(t, "a script on the key that has moved", err, nil)
 	_, err = incrBy(t, store, "here", 1, asked) // its marker has not moved
 	otherIncarnation(t, err)
@@ -359,7 +363,7 @@ func TestClassesOfErrorsOfIncrBy(t *testing.T) {
 	for _, row := range []redistest.Fate{redistest.CutBefore, redistest.CutAfter, redistest.Swallow} {
 		fate.Store(int32(row))
 		before := seen.Load()
-		_, err := pipeline.Of(store).IncrBy(hurried(t), store.Key("test", "k"), 1, at.Place, at.Marker)
+		_, err := pipeline.Of(store).IncrBy(hurried(t), onstore.Key(store, "test", "k"), 1, at.Place, at.Marker)
 		unknown(t, err)
 		expect.Equal(t, "times that it was sent", seen.Load()-before, 1)
 	}

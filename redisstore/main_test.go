@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/leftover"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
@@ -104,7 +105,7 @@ var bump = script("bump", "return {'ok', tostring(redis.call('INCR', KEYS[1]))}"
 var peek = script("peek", "return {'ok', redis.call('GET', KEYS[1]) or '0'}", true)
 
 func number(ctx context.Context, store *redisstore.Store, script *scripts.Script, name string) (int64, error) {
-	reply, err := store.Run(ctx, script, []string{store.Key("test", name)})
+	reply, err := onstore.Run(ctx, store, script, []string{onstore.Key(store, "test", name)})
 	if err != nil {
 		return 0, err
 	}

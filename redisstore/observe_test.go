@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
@@ -92,7 +93,7 @@ func TestObserversAreToldOfEveryCall(t *testing.T) {
 	at, err := tryFind(t, store, "k")
 	expect.NoError(t, "opening a counter", err)
 	mustIncr(t, store, "k", 3, at, 3)
-	expect.NoError(t, "SET", server.Client().Set(ctx, store.Key("test", "text"), "text", 0).Err())
+	expect.NoError(t, "SET", server.Client().Set(ctx, onstore.Key(store, "test", "text"), "text", 0).Err())
 	_, refusal := incrBy(t, store, "text", 1, at)
 	want := []observe.Call{
 		{Op: "counter_open", N: 1, Word: "ok", Together: 1}, {Op: observe.OpIncrBy, N: 1, Together: 1}, {Op: observe.OpIncrBy, N: 1,
@@ -108,7 +109,7 @@ func TestObserversAreToldOfEveryCall(t *testing.T) {
 	}
 
 	server.Stop()
-	_, err = store.Run(ctx, scripts.Incarnation, []string{store.Key("incarnation", "store")})
+	_, err = onstore.Run(ctx, store, scripts.Incarnation, []string{onstore.Key(store, "incarnation", "store")})
 	if got, _ := first.take(t); len(got) != 1 || !errors.Is(got[0].Err, err) || got[0].Word != "" {
 		t.Errorf("told of %+v, and the caller of %v", got, err)
 	}
@@ -208,7 +209,7 @@ func TestWaitForAConnectionInVainIsCounted(t *testing.T) {
 	var calls sync.WaitGroup
 	for range 8 {
 		calls.Go(func() {
-			_, _ = store.WithAck(0).Run(t.Context(), scripts.NameList, []string{store.Key("names", "k")}, "", "", 1)
+			_, _ = onstore.Run(t.Context(), store.WithAck(0), scripts.NameList, []string{onstore.Key(store, "names", "k")}, "", "", 1)
 		})
 	}
 	calls.Wait()

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -72,12 +73,13 @@ func TestRepeatedRequestAfterALostReplyGetsTheFirstAnswer(t *testing.T) {
 	t.Parallel()
 	proxy := between(t, redistest.Start(t).Addr())
 	store := open(t, proxy.URL(), nil)
-	keys := []string{store.Key("counter", "c"), store.Key("counter", "c", "record"), store.SlotKey("counters", "marker", "c"), store.Key("counter", "c", "request")}
-	if _, err := store.Run(t.Context(), scripts.CounterEra, keys[2:3], "", 1000); err != nil {
+	keys := []string{onstore.Key(store, "counter", "c"), onstore.Key(store, "counter", "c", "record"),
+		onstore.SlotKey(store, "counters", "marker", "c"), onstore.Key(store, "counter", "c", "request")}
+	if _, err := onstore.Run(t.Context(), store, scripts.CounterEra, keys[2:3], "", 1000); err != nil {
 		t.Fatalf("Run: got error %v, want none", err)
 	}
 	incr := func() (scripts.Reply, error) {
-		return store.Run(t.Context(), scripts.CounterIncr, keys, 1, 60_000, "", "", "", 0, "begin")
+		return onstore.Run(t.Context(), store, scripts.CounterIncr, keys, 1, 60_000, "", "", "", 0, "begin")
 	}
 	first, err := incr()
 	expect.NoError(t, "an increment", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -207,7 +208,7 @@ func TestFullEmbeddedStoreRefuses(t *testing.T) {
 	kept-- // the last was refused
 	refused(t, err)
 	mustBump(t, store, "x0", 2)
-	err = store.EachMaster(t.Context(), "test", func(ctx context.Context, own *redis.Client) error {
+	err = onstore.EachMaster(t.Context(), store, "test", func(ctx context.Context, own *redis.Client) error {
 		expect.Equal(t, "DBSIZE of a full store", own.DBSize(ctx).Val(), kept)
 		return nil
 	})

@@ -68,7 +68,7 @@ func (s *Store) leaving(
 ) (gone []string, err error) {
 	var mu sync.Mutex
 	var refusal error
-	err = s.EachMaster(ctx, "store replicas-gone", func(ctx context.Context, node *redis.Client) error {
+	err = s.engine.EachMaster(ctx, "store replicas-gone", func(ctx context.Context, node *redis.Client) error {
 		here, noted, err := s.leavingAt(ctx, node, places)
 		if err == nil && len(here) > 0 && do != nil {
 			err = do(ctx, node, here)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -37,7 +38,8 @@ func TestReplicaThatAWriteHasFoundIsKnownToTheNextProcess(t *testing.T) {
 	expect.Eventually(t, "its replica confirms", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
 	attach(t, comes, set.Master(), 2)
 	expect.Eventually(t, "both confirm", func() bool { _, err := bumped(t.Context(), store, "x"); return err == nil })
-	expect.Equal(t, "what the one that has come holds", do(t, comes, "GET", store.Key("test", "x")), any(fmt.Sprint(counted(t, store, "x"))))
+	expect.Equal(t, "what the one that has come holds", do(t, comes, "GET", onstore.Key(store, "test", "x")),
+		any(fmt.Sprint(counted(t, store, "x"))))
 	comes.Kill()
 	away(t, set.Master(), 1)
 	for _, sentinel := range set.Sentinels() {
@@ -70,10 +72,10 @@ func TestReplicaThatIsGoneStaysGoneUnderLoad(t *testing.T) {
 	attach(t, comes, set.Master(), 2)
 	var notes []string
 	for i := range 10 {
-		notes = append(notes, stores[0].Key(fmt.Sprintf("test%d", i), "marker"))
+		notes = append(notes, onstore.Key(stores[0], fmt.Sprintf("test%d", i), "marker"))
 	}
 	use := func(store *redisstore.Store, note string) error {
-		_, err := store.Run(t.Context(), scripts.Incarnation, []string{note})
+		_, err := onstore.Run(t.Context(), store, scripts.Incarnation, []string{note})
 		return err
 	}
 	naming := func() (n int) {
@@ -182,7 +184,7 @@ func TestReplicaThatLoadsByTwoChannelsIsOne(t *testing.T) {
 		}
 		return err == nil && do(t, replica, "GET", "more") != nil
 	})
-	expect.Equal(t, "what the replica has", do(t, replica, "GET", store.Key("test", "x")), any(fmt.Sprint(counted(t, store, "x"))))
+	expect.Equal(t, "what the replica has", do(t, replica, "GET", onstore.Key(store, "test", "x")), any(fmt.Sprint(counted(t, store, "x"))))
 }
 
 // Where there are no replicas to speak of, none is forgotten.

@@ -27,7 +27,7 @@ const (
 // it again is harmless until then.
 func (s *Store) Restored(ctx context.Context) (marked int, err error) {
 	var count atomic.Int64
-	err = s.EachMaster(ctx, "store restored", func(ctx context.Context, node *redis.Client) error {
+	err = s.engine.EachMaster(ctx, "store restored", func(ctx context.Context, node *redis.Client) error {
 		return s.eachNote(ctx, node, scripts.StoreRestored, func(reply scripts.Reply) {
 			if reply.Word() == "marked" {
 				count.Add(1)
@@ -54,7 +54,7 @@ func (s *Store) eachNote(
 				continue
 			}
 			all.Go(func() error {
-				reply, err := s.Run(ctx, script, []string{key}, args...)
+				reply, err := s.engine.Run(ctx, script, []string{key}, args...)
 				if err == nil {
 					answered(reply)
 				}
@@ -70,7 +70,7 @@ func (s *Store) eachNote(
 	}
 }
 
-// hasNote reports whether a key's name is one of a marker ([Store.SlotKey]) or of a pool.
+// hasNote reports whether a key's name is one of a marker or of a pool.
 func (s *Store) hasNote(key string) bool {
 	name, ours := strings.CutPrefix(key, s.prefix)
 	kind, rest, _ := strings.Cut(name, ":{")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
@@ -25,7 +26,7 @@ var follow = script("follow", "local mine = redis.call('GET', KEYS[1]) == ARGV[1
 
 func takes(t *testing.T, store *redisstore.Store, scripter redis.Scripter, name, value string) (*pipeline.Chained, error) {
 	t.Helper()
-	keys := []string{store.Key("test", name), store.Key("test", name, "count")}
+	keys := []string{onstore.Key(store, "test", name), onstore.Key(store, "test", name, "count")}
 	behind := &pipeline.Chained{Script: follow, Keys: keys, Args: []any{value}, Done: "mine"}
 	return behind, library.Run(behind.With(t.Context()), scripter, keys[:1], value).Err()
 }

@@ -73,12 +73,11 @@ type Config struct {
 
 // Store runs scripts on one Redis. It is safe for concurrent use.
 type Store struct {
-	engine   pipeline.Engine
-	own      driver.Store // the embedded store, which this one ends; else nil
-	mode     Mode
-	address  string
-	prefix   string
-	restarts Restarts
+	engine  pipeline.Engine
+	own     driver.Store // the embedded store, which this one ends; else nil
+	mode    Mode
+	address string
+	prefix  string
 }
 
 var _ = bind()
@@ -120,7 +119,7 @@ func (c Config) store(mode Mode, address string) *Store {
 	engine := pipeline.New(pipeline.Config{Ack: c.Ack, AckTimeout: c.AckTimeout, Timeout: c.Timeout,
 		Restarts: pipeline.Restarts(c.Restarts), Places: c.Prefix + "places",
 		Observers: slices.Clone(c.Observers), Classify: classify})
-	return &Store{engine: engine, mode: mode, address: address, prefix: c.Prefix, restarts: c.Restarts}
+	return &Store{engine: engine, mode: mode, address: address, prefix: c.Prefix}
 }
 
 // WithDefaults returns the configuration with each default in its place.
@@ -250,34 +249,9 @@ func (s *Store) Continuity(ctx context.Context) (Continuity, error) {
 	return Continuity(found), nil
 }
 
-// Restarts returns how a restart or a failover of the Redis is judged.
-func (s *Store) Restarts() Restarts { return s.restarts }
-
-// Timeout is how long a call of the store takes at most.
-func (s *Store) Timeout() time.Duration { return s.engine.Timeout() }
-
 // Ping reports whether every master answers within the context and the store's timeout, with the
 // time, without which no script runs. The error is an [*Error] of class [ErrUnavailable].
-func (s *Store) Ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.Timeout())
-	defer cancel()
-	err := s.engine.EachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Time(ctx).Err() })
-	if err != nil {
-		s.engine.Suspect(ctx, err)
-		return classify(ctx, "ping", err, false, true)
-	}
-	return nil
-}
-
-// EachMaster calls f with a client of every master, in a cluster of several at once, within the
-// context. The calls of f have none of the store's promises, and must be harmless if done twice.
-// The error is an [*Error] of class [ErrUnavailable] that says what was done.
-func (s *Store) EachMaster(ctx context.Context, what string, f func(ctx context.Context, master *redis.Client) error) error {
-	if err := s.engine.EachMaster(ctx, f); err != nil {
-		return classify(ctx, what, err, false, true)
-	}
-	return nil
-}
+func (s *Store) Ping(ctx context.Context) error { return s.engine.Ping(ctx) }
 
 // PoolStats returns the statistics of the store's connections to all of its servers, but for those
 // of subscriptions. It asks no server, except in a cluster whose servers are not known yet.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -16,7 +17,7 @@ import (
 // leftOf is what is left of a counter's TTL, in milliseconds; -1 = it has no end.
 func leftOf(t *testing.T, store *redisstore.Store, key string) int64 {
 	t.Helper()
-	left, err := run(t, store, "return {'ok', tostring(redis.call('PTTL', KEYS[1]))}", store.Key("counter", key)).Number(0)
+	left, err := run(t, store, "return {'ok', tostring(redis.call('PTTL', KEYS[1]))}", onstore.Key(store, "counter", key)).Number(0)
 	expect.NoError(t, "PTTL of the counter "+key, err)
 	return left
 }

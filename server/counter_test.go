@@ -12,6 +12,7 @@ import (
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/counter"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
@@ -79,7 +80,7 @@ func TestCounterWithAnEnd(t *testing.T) {
 	s := serve(t, server.Config{Store: store})
 	left := func(key string) time.Duration {
 		t.Helper()
-		left, err := run(t, store, "return {'ok', tostring(redis.call('PTTL', KEYS[1]))}", store.Key("counter", key)).Number(0)
+		left, err := run(t, store, "return {'ok', tostring(redis.call('PTTL', KEYS[1]))}", onstore.Key(store, "counter", key)).Number(0)
 		expect.NoError(t, "PTTL of the counter "+key, err)
 		return time.Duration(left) * time.Millisecond
 	}
@@ -164,7 +165,8 @@ func TestCountersHoldOffAfterALossOfEverything(t *testing.T) {
 		store := storetest.Open(t, redisstore.Config{})
 		s, _ := serveInside(t, server.Config{Store: store})
 		must[api.Incremented](t, s, 200, "POST", "/incr/k?by=100", "")
-		run(t, store, "for _, key in ipairs(redis.call('KEYS', '*')) do redis.call('DEL', key) end return {'ok'}", store.Key("counter", "k"))
+		run(t, store, "for _, key in ipairs(redis.call('KEYS', '*')) do redis.call('DEL', key) end return {'ok'}",
+			onstore.Key(store, "counter", "k"))
 		for _, header := range [][]string{nil, {"Idempotency-Key: id"}} {
 			held := s.do(t, "POST", "/incr/k", "", header...)
 			wantDetail(t, held, api.PoolQuarantined, "no record of its counters", "for 5s", "--counter-hold-off")

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -111,14 +112,14 @@ func (f *fixture) lock(t testing.TB, name, body string) string {
 // put gives a counter's key a value that no counter writes.
 func (f *fixture) put(t testing.TB, store *redisstore.Store, key, command string, value ...any) {
 	t.Helper()
-	run(t, store, "redis.call('"+command+"', KEYS[1], unpack(ARGV)) return {'ok'}", store.Key("counter", key), value...)
+	run(t, store, "redis.call('"+command+"', KEYS[1], unpack(ARGV)) return {'ok'}", onstore.Key(store, "counter", key), value...)
 }
 
 // run runs a script of the test's own on a store.
 func run(t testing.TB, store *redisstore.Store, source, key string, args ...any) scripts.Reply {
 	t.Helper()
 	script := scripts.New("test", source)
-	reply, err := store.Run(t.Context(), script, []string{key}, args...)
+	reply, err := onstore.Run(t.Context(), store, script, []string{key}, args...)
 	if err != nil {
 		t.Fatalf("running a script on %s with %v: %v\n%s", key, args, err, source)
 	}
@@ -168,7 +169,7 @@ func dump(t testing.TB, client *redis.Client) map[string]string {
 // dumpOf is everything that a store holds, by key. The embedded one has no other client.
 func dumpOf(t testing.TB, store *redisstore.Store) map[string]string {
 	t.Helper()
-	return byKey(run(t, store, dumpSource, store.Key("counter", "k")))
+	return byKey(run(t, store, dumpSource, onstore.Key(store, "counter", "k")))
 }
 
 // sameEnd compares entries of a dump whose records end at the same time, give or take some

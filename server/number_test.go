@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
@@ -135,11 +136,11 @@ func TestCounterOfAPeriodLivesForTwoDaysBehindItsEnd(t *testing.T) {
 	} {
 		set(row.at)
 		s.numbers(t, "k", "template", row.template)
-		got := redis.Client().PTTL(t.Context(), store.Key("counter", row.key)).Val()
+		got := redis.Client().PTTL(t.Context(), onstore.Key(store, "counter", row.key)).Val()
 		wantBetween(t, "PTTL of counter "+row.key+", counted at "+row.at, got, row.want-10*time.Minute, row.want)
 	}
 	s.numbers(t, "k", "template", "{n}")
-	if got := redis.Client().PTTL(t.Context(), store.Key("counter", "k")).Val(); got >= 0 {
+	if got := redis.Client().PTTL(t.Context(), onstore.Key(store, "counter", "k")).Val(); got >= 0 {
 		t.Errorf("PTTL of counter k, which has no date: got %v, want none", got)
 	}
 }

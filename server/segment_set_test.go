@@ -6,6 +6,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
@@ -56,7 +57,7 @@ func TestTagOfAStrictServerGoesOnOnceItIsSet(t *testing.T) {
 	store := storetest.Open(t, redisstore.Config{URL: redis.URL()})
 	s := serve(t, server.Config{Store: store, Counters: counter.Config{AfterLoss: counter.AfterLossRefuse}, SegmentStep: 10})
 	s.segmentIDs(t, "t?n=15")
-	expect.NoError(t, "removing the tag's counter", redis.Client().Del(t.Context(), store.Key("segment", "t")).Err())
+	expect.NoError(t, "removing the tag's counter", redis.Client().Del(t.Context(), onstore.Key(store, "segment", "t")).Err())
 	expect.Eventually(t, "the ids fetched ahead are used up", func() bool { return s.do(t, "GET", "/id/segment/t?n=10", "").status == 409 })
 	must[api.Segment](t, s, 200, "PUT", "/id/segment/t", `{"next":"5001"}`)
 	expect.Equal(t, "ids after the tag was set", s.segmentIDs(t, "t?n=2").IDs[1], "5002")

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -15,7 +16,8 @@ import (
 func TestKeyOfAnotherKindIsAConflictThatAskingAgainDoesNotChange(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, store *redisstore.Store) {
-		for _, key := range []string{store.Key("worker", "p"), store.Key("worker", "main"), store.Key("lock", "l"), store.Key("lock", "l", "queue"), store.Key("lock", "l", "state")} {
+		for _, key := range []string{onstore.Key(store, "worker", "p"), onstore.Key(store, "worker", "main"),
+			onstore.Key(store, "lock", "l"), onstore.Key(store, "lock", "l", "queue"), onstore.Key(store, "lock", "l", "state")} {
 			run(t, store, "redis.call('DEL', KEYS[1]) redis.call('RPUSH', KEYS[1], 'x') return {'ok'}", key)
 		}
 		s := serve(t, server.Config{Store: store, IDPool: "main"})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -39,7 +40,7 @@ func (p *Pools) create(ctx context.Context, pool string, shape Shape, ttl time.D
 	if err := checkFresh(fresh, ttl); err != nil {
 		return err
 	}
-	reply, err := p.store.Run(ctx, scripts.WorkerCreate, p.keys(pool), shape.Layout, shape.epoch(), shape.Datacenter, fresh.Worker,
+	reply, err := onstore.Run(ctx, p.store, scripts.WorkerCreate, p.keys(pool), shape.Layout, shape.epoch(), shape.Datacenter, fresh.Worker,
 		ttl.Milliseconds(), p.longest(pool), skew)
 	if err != nil {
 		return err
@@ -54,10 +55,10 @@ func (p *Pools) create(ctx context.Context, pool string, shape Shape, ttl time.D
 
 // list adds a pool to List, which is for people. The next look at the pool makes up for a failure.
 func (p *Pools) list(ctx context.Context, pool string) {
-	_, _ = p.store.Run(ctx, scripts.NameAdd, []string{p.names()}, pool)
+	_, _ = onstore.Run(ctx, p.store, scripts.NameAdd, []string{p.names()}, pool)
 }
 
-func (p *Pools) names() string { return p.store.Key("workers", "names") }
+func (p *Pools) names() string { return onstore.Key(p.store, "workers", "names") }
 
 // maxNames is how many names one page of them has at most.
 const maxNames = 1000
@@ -69,7 +70,7 @@ func (p *Pools) List(ctx context.Context, prefix, after string, n int) (names []
 	if n < 1 || n > maxNames {
 		return nil, "", fmt.Errorf("%w: n %d: 1 to %d", ErrInvalid, n, maxNames)
 	}
-	reply, err := p.store.Run(ctx, scripts.NameList, []string{p.names()}, prefix, after, n)
+	reply, err := onstore.Run(ctx, p.store, scripts.NameList, []string{p.names()}, prefix, after, n)
 	if err != nil {
 		return nil, "", err
 	}

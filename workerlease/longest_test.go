@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -39,7 +40,7 @@ func TestNothingIsGrantedAfterALossWhileTheLongestWindowCanBeOpen(t *testing.T) 
 		"a restart from an older file, when the pool had a shorter ttl": func(t *testing.T, p pools) {
 			p.forget(t, "p")
 			const older = "redis.call('HSET', KEYS[1], 'pool', '41/10/12 1577836800000 0 1 1000 0 0 1 before 0 1000') return {'ok'}"
-			raw(t, p.store, older, []string{p.store.Key("worker", "p")})
+			raw(t, p.store, older, []string{onstore.Key(p.store, "worker", "p")})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

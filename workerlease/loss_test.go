@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
@@ -61,9 +62,9 @@ func TestHoldersOutliveTheLossOfTheirPool(t *testing.T) {
 	for _, setting := range []workerlease.NewPools{workerlease.NewPoolsWait, workerlease.NewPoolsTrust} {
 		for name, lose := range map[string]func(t *testing.T, p pools){
 			"all":      func(t *testing.T, p pools) { p.forget(t, "p") },
-			"the pool": func(t *testing.T, p pools) { p.lose(t, p.store.Key("worker", "p")) },
+			"the pool": func(t *testing.T, p pools) { p.lose(t, onstore.Key(p.store, "worker", "p")) },
 			"what is beside": func(t *testing.T, p pools) {
-				p.lose(t, p.store.Key("worker", "p", "ends"), p.store.Key("worker", "p", "names"))
+				p.lose(t, onstore.Key(p.store, "worker", "p", "ends"), onstore.Key(p.store, "worker", "p", "names"))
 			},
 			"a record":    func(t *testing.T, p pools) { p.strike(t, "1") },
 			"two records": func(t *testing.T, p pools) { p.strike(t, "1"); p.strike(t, "2") },

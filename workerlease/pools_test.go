@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/workerlease"
@@ -135,7 +136,7 @@ func (p pools) listed(t *testing.T) {
 		wantIs(t, err, workerlease.ErrInvalid, redisstore.ErrRefused)
 	}
 	// A list that was lost comes back as its pools are looked at.
-	p.lose(t, p.store.Key("workers", "names"))
+	p.lose(t, onstore.Key(p.store, "workers", "names"))
 	if _, err := p.Ring(t.Context(), "listed-07", 0, 1); err != nil {
 		t.Fatalf("Ring listed-07: got error %v, want none", err)
 	}
@@ -200,7 +201,7 @@ func TestDeclaringAPoolThatHasLostItsHeadIsRefused(t *testing.T) {
 	allowing(t, time.Minute, func(t *testing.T, p pools) {
 		expect.MustEqual(t, "error of Create", p.Create(t.Context(), "p", of(2).Shape, 0), nil)
 		p.acquire(t, "p", of(2))
-		raw(t, p.store, "redis.call('HDEL', KEYS[1], 'pool') return {'ok'}", []string{p.store.Key("worker", "p")})
+		raw(t, p.store, "redis.call('HDEL', KEYS[1], 'pool') return {'ok'}", []string{onstore.Key(p.store, "worker", "p")})
 		for name, declare := range map[string]func() error{
 			"Create":  func() error { return p.Create(t.Context(), "p", of(2).Shape, 0) },
 			"Replace": func() error { return p.Replace(t.Context(), "p", of(2).Shape, 0) },

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/scripts"
 )
 
@@ -29,7 +30,7 @@ func (p *Pools) Renew(ctx context.Context, lease Lease, ack int) (Lease, error) 
 	// a pool with a leased id is not new
 	args := []any{lease.WorkerID, nonce, from, wanted(lease.TTL != 0, milliseconds(lease.TTL)),
 		p.config.Skew.Milliseconds(), string(NewPoolsWait)}
-	reply, err := p.on(ack).Run(ctx, scripts.WorkerRenew, p.keys(lease.Pool),
+	reply, err := onstore.Run(ctx, p.on(ack), scripts.WorkerRenew, p.keys(lease.Pool),
 		append(append(args, proof(lease)...), p.longest(lease.Pool))...)
 	if err != nil {
 		return Lease{}, err
@@ -80,7 +81,7 @@ func (p *Pools) Release(ctx context.Context, pool string, workerID int, leaseTok
 	if !usedUntil.IsZero() {
 		used = strconv.FormatInt(usedUntil.Add(time.Millisecond-1).UnixMilli(), 10)
 	}
-	reply, err := p.store.Run(ctx, scripts.WorkerRelease, p.keys(pool)[:2], workerID, nonce, from, used, p.unsaid().Milliseconds())
+	reply, err := onstore.Run(ctx, p.store, scripts.WorkerRelease, p.keys(pool)[:2], workerID, nonce, from, used, p.unsaid().Milliseconds())
 	if err != nil {
 		return err
 	}

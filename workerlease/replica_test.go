@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
@@ -207,10 +208,10 @@ func TestHoldersOfAClusterDependOnTheirShardOnly(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 0)
 	store := storetest.Open(t, redisstore.Config{URL: cluster.URL()})
 	p := pools{workerlease.New(store, workerlease.Config{NewPools: workerlease.NewPoolsTrust}), store}
-	dead := cluster.MasterOf(store.Key("worker", "a"))
+	dead := cluster.MasterOf(onstore.Key(store, "worker", "a"))
 	other := ""
 	for _, name := range []string{"b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n"} {
-		if cluster.MasterOf(store.Key("worker", name)) != dead {
+		if cluster.MasterOf(onstore.Key(store, "worker", name)) != dead {
 			other = name
 			break
 		}

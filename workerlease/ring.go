@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/fault"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 	"github.com/coatcheck/coatcheck/snowflake"
@@ -84,7 +85,7 @@ func (p *Pools) Summary(ctx context.Context, pool string) (Ring, error) {
 }
 
 func (p *Pools) ring(ctx context.Context, pool string, from, n int) (Ring, error) {
-	reply, err := p.store.Run(ctx, scripts.WorkerGet, p.keys(pool)[:2], from, n)
+	reply, err := onstore.Run(ctx, p.store, scripts.WorkerGet, p.keys(pool)[:2], from, n)
 	if err != nil {
 		return Ring{}, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/internal/lazyregexp"
 	"github.com/coatcheck/coatcheck/internal/names"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
 	"github.com/coatcheck/coatcheck/snowflake"
@@ -233,7 +234,7 @@ func (p *Pools) acquire(ctx context.Context, pool string, request Request, nonce
 	if err != nil {
 		return Lease{}, err
 	}
-	reply, err := p.on(request.Ack).Run(ctx, scripts.WorkerAcquire, p.keys(pool),
+	reply, err := onstore.Run(ctx, p.on(request.Ack), scripts.WorkerAcquire, p.keys(pool),
 		nonce, request.Identity, p.config.Skew.Milliseconds(), string(p.config.NewPools), p.config.Cooldown.Milliseconds(),
 		wanted(request.WantLayout, shape.Layout), wanted(request.WantEpoch, shape.epoch()),
 		wanted(request.WantDatacenter, strconv.Itoa(shape.Datacenter)), wanted(request.TTL != 0, milliseconds(request.TTL)),
@@ -291,7 +292,8 @@ func (p *Pools) on(ack int) *redisstore.Store {
 }
 
 func (p *Pools) keys(pool string) []string {
-	return []string{p.store.Key("worker", pool), p.store.Key("worker", pool, "ends"), p.store.Key("worker", pool, "names")}
+	return []string{onstore.Key(p.store, "worker", pool), onstore.Key(p.store, "worker", pool, "ends"),
+		onstore.Key(p.store, "worker", pool, "names")}
 }
 
 // token is the proof of a lease: its nonce and the start of its window, which together name one

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/server"
 )
@@ -37,7 +38,7 @@ func TestCounterWithoutAnIntegerSaysSo(t *testing.T) {
 	s := serve(t, server.Config{})
 	s.send(200, "POST", "/incr/broken", "")
 	s.send(200, "POST", "/incr/orders", "")
-	if err := s.redis.Client().Set(t.Context(), s.store.Key("counter", "broken"), "a text", 0).Err(); err != nil {
+	if err := s.redis.Client().Set(t.Context(), onstore.Key(s.store, "counter", "broken"), "a text", 0).Err(); err != nil {
 		t.Fatalf("writing a text to the counter: %v", err)
 	}
 	b := open(t, s.page("counters"))

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/pipeline"
 	"github.com/coatcheck/coatcheck/internal/redisconn"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -89,7 +90,7 @@ func incarnations(ctx context.Context, store *redisstore.Store) (map[marker]Inca
 }
 
 func incarnationAt(ctx context.Context, store *redisstore.Store, at marker) (Incarnation, error) {
-	reply, err := store.Run(ctx, scripts.Incarnation, []string{store.Key("incarnation", at.name)})
+	reply, err := onstore.Run(ctx, store, scripts.Incarnation, []string{onstore.Key(store, "incarnation", at.name)})
 	if err != nil && at.at != "" {
 		err = &pipeline.NodeError{Addr: at.at, Err: err}
 	}

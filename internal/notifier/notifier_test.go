@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/coatcheck/coatcheck/internal/notifier"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/logtest"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
@@ -16,7 +17,7 @@ import (
 
 func open(t *testing.T, store *redisstore.Store) *notifier.Notifier[string] {
 	t.Helper()
-	n := notifier.New(store, store.Key("test", "channel"), slog.New(slog.DiscardHandler), func(message string) (string, string) {
+	n := notifier.New(store, onstore.Key(store, "test", "channel"), slog.New(slog.DiscardHandler), func(message string) (string, string) {
 		return message[:1], message[1:]
 	})
 	t.Cleanup(n.Close)
@@ -46,7 +47,7 @@ func TestMessageWakesAllWaitersOfItsKeyAndNoOthers(t *testing.T) {
 		defer forgetOther()
 		forgetGone()
 		n.Listen(t.Context())
-		expect.Equal(t, "channel after Listen", n.Channel(), store.Key("test", "channel"))
+		expect.Equal(t, "channel after Listen", n.Channel(), onstore.Key(store, "test", "channel"))
 		publish(t, store, "a1")
 		expect.Equal(t, "what the first waiter of a gets", <-one, "1")
 		expect.Equal(t, "what the second waiter of a gets", <-two, "1")
@@ -75,7 +76,7 @@ func TestRefusalToSubscribeIsLoggedOnce(t *testing.T) {
 		"-subscribe").Err(), nil)
 	log := &logtest.Text{}
 	store := storetest.Open(t, redisstore.Config{URL: strings.Replace(server.URL(), "://", "://few:word@", 1)})
-	n := notifier.New(store, store.Key("test", "channel"), log.Logger(), func(message string) (string, string) { return message, "" })
+	n := notifier.New(store, onstore.Key(store, "test", "channel"), log.Logger(), func(message string) (string, string) { return message, "" })
 	for range 3 {
 		n.Listen(t.Context())
 		expect.Equal(t, "channel", n.Channel(), "")
@@ -97,7 +98,8 @@ func publish(t *testing.T, store *redisstore.Store, message string) {
 	t.Helper()
 	const source = "return {'ok', redis.call('PUBLISH', ARGV[1], ARGV[2])}"
 	script := scripts.New("publish", source)
-	if _, err := store.Run(t.Context(), script, []string{store.Key("test", message)}, store.Key("test", "channel"), message); err != nil {
+	if _, err := onstore.Run(t.Context(), store, script, []string{onstore.Key(store, "test", message)},
+		onstore.Key(store, "test", "channel"), message); err != nil {
 		t.Fatalf("publishing %q: got error %v, want none", message, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/internal/notifier"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/internal/testing/walk"
 )
@@ -20,7 +21,7 @@ func waiting(closes bool) func(t *testing.T) walk.Play {
 	return func(t *testing.T) walk.Play {
 		t.Helper()
 		store, client := storetest.Stepped(t)
-		channel := store.Key("test", "channel")
+		channel := onstore.Key(store, "test", "channel")
 		n := notifier.New(store, channel, slog.New(slog.DiscardHandler), func(message string) (string, string) { return "k", message })
 		ctx := context.Background()
 		missed := false

@@ -80,13 +80,30 @@ func (s *Engine) Ack() int { return s.ack }
 // Timeout is how long a call takes at most.
 func (s *Engine) Timeout() time.Duration { return s.timeout }
 
-// EachMaster calls f with a client of every master, in a cluster of several at once.
-func (s *Engine) EachMaster(ctx context.Context, f func(context.Context, *redis.Client) error) error {
-	return s.nodes.each(ctx, f)
+// Restarts is how another incarnation of a server is judged.
+func (s *Engine) Restarts() Restarts { return s.restarts }
+
+// EachMaster calls f with a client of every master, in a cluster of several at once. The error says
+// what was done.
+func (s *Engine) EachMaster(ctx context.Context, what string, f func(context.Context, *redis.Client) error) error {
+	if err := s.nodes.each(ctx, f); err != nil {
+		return s.classify(ctx, what, err, false, true)
+	}
+	return nil
 }
 
-// Suspect reads the topology again after an error.
-func (s *Engine) Suspect(ctx context.Context, err error) { s.nodes.suspect(ctx, err) }
+// Ping asks every master for the time, without which no script runs. After an error it reads the
+// topology again.
+func (s *Engine) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	err := s.nodes.each(ctx, func(ctx context.Context, node *redis.Client) error { return node.Time(ctx).Err() })
+	if err == nil {
+		return nil
+	}
+	s.nodes.suspect(ctx, err)
+	return s.classify(ctx, "ping", err, false, true)
+}
 
 // PoolStats are the connections to all servers.
 func (s *Engine) PoolStats() *redis.PoolStats { return s.nodes.PoolStats() }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/internal/testing/walk"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -29,8 +30,8 @@ type scene struct {
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	store, client := storetest.Stepped(t)
-	s := &scene{store: store, client: client, key: store.Key("test", "names")}
-	if _, err := store.Run(t.Context(), scripts.NameAdd, []string{s.key}, "first"); err != nil {
+	s := &scene{store: store, client: client, key: onstore.Key(store, "test", "names")}
+	if _, err := onstore.Run(t.Context(), store, scripts.NameAdd, []string{s.key}, "first"); err != nil {
 		t.Fatalf("adding the first name: got error %v, want none", err)
 	}
 	return s
@@ -42,7 +43,7 @@ func (s *scene) caller() walk.Task {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.errs, s.cancels = append(s.errs, nil), append(s.cancels, cancel)
 	return walk.Task{Name: fmt.Sprint("caller ", i), Do: func() {
-		_, s.errs[i] = s.store.Run(ctx, scripts.NameAdd, []string{s.key}, fmt.Sprint("name ", i))
+		_, s.errs[i] = onstore.Run(ctx, s.store, scripts.NameAdd, []string{s.key}, fmt.Sprint("name ", i))
 	}}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
@@ -14,7 +15,7 @@ func Durability(ctx context.Context, store *redisstore.Store) string {
 	case store.Mode() == redisstore.ModeEmbedded:
 		return "WARNING: in memory only; counters, tokens and leases are gone when this process ends. A Redis keeps and shares them: " +
 			"`redis-server --appendonly yes --appendfsync always`, then --redis redis://localhost:6379"
-	case store.Restarts() == redisstore.RestartsTrust:
+	case onstore.Restarts(store) == redisstore.RestartsTrust:
 		return "as this Redis keeps it: every restart and failover is believed (--restarts trust)"
 	}
 	holds, err := store.Continuity(ctx)
@@ -49,7 +50,7 @@ func restart(store *redisstore.Store, holds redisstore.Continuity) string {
 	switch {
 	case holds.Restart:
 		return "a restart loses nothing: every write is on disk before it counts"
-	case store.Restarts() == redisstore.RestartsWait:
+	case onstore.Restarts(store) == redisstore.RestartsWait:
 		return "a restart counts as a possible loss (--restarts wait)"
 	case holds.OnDisk:
 		return "a restart counts as a possible loss, since this is not one server without replicas"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/redisconn"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -25,10 +26,10 @@ func (h Hazard) String() string { return fmt.Sprintf("%s: %s (%s)", h.Server, h.
 
 // Hazards asks every master for the settings under which it loses state by itself: eviction, and no
 // or rare writing to disk. The embedded store has none. A server that hides its settings has none
-// that are known. The error is that of [redisstore.Store.EachMaster].
+// that are known. The error is that of [onstore.EachMaster].
 func Hazards(ctx context.Context, store *redisstore.Store) ([]Hazard, error) {
 	all, err := ofMasters(ctx, store, "settings", func(ctx context.Context, node *redis.Client) ([]Hazard, error) {
-		return hazards(ctx, node, store.Restarts())
+		return hazards(ctx, node, onstore.Restarts(store))
 	})
 	slices.SortFunc(all, func(a, b Hazard) int { return strings.Compare(a.String(), b.String()) })
 	return all, err
@@ -40,11 +41,11 @@ func ofMasters[T any](ctx context.Context, store *redisstore.Store, op string,
 	if store.Mode() == redisstore.ModeEmbedded {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, store.Timeout())
+	ctx, cancel := context.WithTimeout(ctx, onstore.Timeout(store))
 	defer cancel()
 	var mu sync.Mutex
 	var all []T
-	err := store.EachMaster(ctx, op, func(ctx context.Context, node *redis.Client) error {
+	err := onstore.EachMaster(ctx, store, op, func(ctx context.Context, node *redis.Client) error {
 		found, err := ask(ctx, node)
 		mu.Lock()
 		defer mu.Unlock()

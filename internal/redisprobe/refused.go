@@ -9,18 +9,19 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
 
 // Refused are the commands that a store can do without and that a master's ACL refuses to its user,
 // as a line for each master: what is missed by it, and the rule to grant. The error is that of
-// [redisstore.Store.EachMaster].
+// [onstore.EachMaster].
 func Refused(ctx context.Context, store *redisstore.Store) ([]string, error) {
 	all, err := ofMasters(ctx, store, "rights", func(ctx context.Context, node *redis.Client) ([]string, error) {
 		spared := []needed{{"INFO", "replication"}, {"PUBLISH", "C", "x"}, {"SUBSCRIBE", "C"}}
 		tried, err := try(ctx, node, spared, "", store.Prefix()+"doctor:none")
 		denied := tried.denied
-		if store.Restarts() == redisstore.RestartsTrust {
+		if onstore.Restarts(store) == redisstore.RestartsTrust {
 			denied = slices.DeleteFunc(denied, func(name string) bool { return name == "INFO" })
 		}
 		if err != nil || len(denied) == 0 {

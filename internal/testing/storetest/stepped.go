@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/step"
 	"github.com/coatcheck/coatcheck/redisstore"
 )
@@ -21,7 +22,7 @@ func Stepped(t testing.TB) (*redisstore.Store, *redis.Client) {
 	t.Helper()
 	store := Open(t, redisstore.Config{URL: "embedded:", Timeout: patience})
 	var client *redis.Client
-	_ = store.EachMaster(t.Context(), "stepped", func(_ context.Context, master *redis.Client) error {
+	_ = onstore.EachMaster(t.Context(), store, "stepped", func(_ context.Context, master *redis.Client) error {
 		client = AtRequests(master)
 		return nil
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/secret"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/scripts"
@@ -31,7 +32,7 @@ func (l *Ledger) Charge(ctx context.Context, payment api.Payment) (api.Payment, 
 	if err != nil {
 		return api.Payment{}, err
 	}
-	reply, err := l.store.Run(ctx, scripts.LedgerAppend, l.keys(), entry)
+	reply, err := onstore.Run(ctx, l.store, scripts.LedgerAppend, l.keys(), entry)
 	if err != nil {
 		return api.Payment{}, err
 	}
@@ -41,7 +42,7 @@ func (l *Ledger) Charge(ctx context.Context, payment api.Payment) (api.Payment, 
 
 // List reads how many charges there are, and the newest of them, oldest first.
 func (l *Ledger) List(ctx context.Context) (api.Ledger, error) {
-	reply, err := l.store.Run(ctx, scripts.LedgerList, l.keys(), shown)
+	reply, err := onstore.Run(ctx, l.store, scripts.LedgerList, l.keys(), shown)
 	if err != nil {
 		return api.Ledger{}, err
 	}
@@ -69,4 +70,4 @@ func read(entry, chargedAt string) (payment api.Payment, err error) {
 	return payment, err
 }
 
-func (l *Ledger) keys() []string { return []string{l.store.Key("demo", "payments")} }
+func (l *Ledger) keys() []string { return []string{onstore.Key(l.store, "demo", "payments")} }

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coatcheck/coatcheck/api"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -57,7 +58,7 @@ func (b book) do(t *testing.T, lua string) {
 	t.Helper()
 	// not known: the store sends the source
 	script := scripts.New("test", lua+" return {'ok'}")
-	if _, err := b.store.Run(t.Context(), script, []string{b.store.Key("demo", "payments")}); err != nil {
+	if _, err := onstore.Run(t.Context(), b.store, script, []string{onstore.Key(b.store, "demo", "payments")}); err != nil {
 		t.Fatalf("running %q: %v", lua, err)
 	}
 }

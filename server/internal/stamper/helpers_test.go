@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
 	"github.com/coatcheck/coatcheck/redisstore"
@@ -129,7 +130,7 @@ func (b bench) run(t testing.TB, source string, keys ...string) {
 	t.Helper()
 	// not known: the store sends the source
 	script := scripts.New("test", source+" return {'ok'}")
-	if _, err := b.store.Run(t.Context(), script, keys); err != nil {
+	if _, err := onstore.Run(t.Context(), b.store, script, keys); err != nil {
 		t.Fatalf("running %q: %v", source, err)
 	}
 }
@@ -137,7 +138,8 @@ func (b bench) run(t testing.TB, source string, keys ...string) {
 // lose forgets a pool.
 func (b bench) lose(t testing.TB, pool string) {
 	t.Helper()
-	b.run(t, "redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])", b.store.Key("worker", pool), b.store.Key("worker", pool, "ends"), b.store.Key("worker", pool, "names"))
+	b.run(t, "redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])", onstore.Key(b.store, "worker", pool), onstore.Key(b.store,
+		"worker", pool, "ends"), onstore.Key(b.store, "worker", pool, "names"))
 }
 
 func shape(t testing.TB, text string) workerlease.Shape {

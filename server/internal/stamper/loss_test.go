@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
@@ -81,7 +82,7 @@ func TestPoolWithAnotherLayoutGetsAnotherGenerator(t *testing.T) {
 func TestLostLeaseIsFollowedByAnother(t *testing.T) {
 	bubble(t, stamper.Config{Default: "p"}, trust, func(t *testing.T, b bench) {
 		_, first := b.take(t, "p", 1)
-		key := b.store.Key("worker", "p")
+		key := onstore.Key(b.store, "worker", "p")
 		// another's
 		b.run(t, "redis.call('HSET', KEYS[1], 's:0', (string.gsub(redis.call('HGET', KEYS[1], 's:0'), '^%S+', 'AAAAAAAAAAAAAAAAAAAAAA')))", key)
 		time.Sleep(workerlease.DefaultTTL)
@@ -99,7 +100,7 @@ func TestLostLeaseIsFollowedByAnother(t *testing.T) {
 // wants an id.
 func TestPoolThatIsRefusedForGoodIsTriedAgainByTheNextUse(t *testing.T) {
 	bubble(t, stamper.Config{Default: "main"}, trust, func(t *testing.T, b bench) {
-		key := b.store.Key("worker", "p")
+		key := onstore.Key(b.store, "worker", "p")
 		b.run(t, "redis.call('SET', KEYS[1], 'x')", key)
 		for range 3 {
 			_, err := b.Stamp(t.Context(), "p", make([]snowflake.ID, 1))

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
@@ -23,7 +24,7 @@ func TestArgumentsOfACallComeFromItsCommandLineOnly(t *testing.T) {
 		return env
 	}
 	execute(t, with("TTL", "1h"), "incr", "visits").exits(done)
-	visits := storetest.Open(t, redisstore.Config{URL: redis}).Key("counter", "visits")
+	visits := onstore.Key(storetest.Open(t, redisstore.Config{URL: redis}), "counter", "visits")
 	expect.Equal(t, "time to live of a counter that began beside COATCHECK_TTL", server.Client().TTL(t.Context(), visits).Val(), -1)
 	for _, value := range []string{"1\n", "2\n"} {
 		got := execute(t, with("REQUEST_ID", "a"), "incr", "orders").exits(done)

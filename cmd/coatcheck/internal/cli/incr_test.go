@@ -14,6 +14,7 @@ import (
 
 	"github.com/coatcheck/coatcheck/api"
 	"github.com/coatcheck/coatcheck/counter"
+	"github.com/coatcheck/coatcheck/internal/onstore"
 	"github.com/coatcheck/coatcheck/internal/testing/expect"
 	"github.com/coatcheck/coatcheck/internal/testing/redistest"
 	"github.com/coatcheck/coatcheck/internal/testing/storetest"
@@ -111,7 +112,7 @@ func ttlOfCounter(t *testing.T, at []string, key string) int {
 	expect.NoError(t, "parse the URL of Redis", err)
 	client := redis.NewClient(options)
 	defer client.Close()
-	found := storetest.Open(t, redisstore.Config{URL: at[1]}).Key("counter", key)
+	found := onstore.Key(storetest.Open(t, redisstore.Config{URL: at[1]}), "counter", key)
 	left, err := client.TTL(t.Context(), found).Result()
 	if err != nil || left <= 0 {
 		t.Errorf("TTL %s: got %v, %v, want one", found, left, err)
@@ -207,7 +208,7 @@ func TestAListIsAllPages(t *testing.T) {
 // What others have written there is shown as what it is, and replaced only on purpose.
 func TestACounterThatHoldsNoInteger(t *testing.T) {
 	redis := redistest.Start(t)
-	key := storetest.Open(t, redisstore.Config{URL: redis.URL()}).Key("counter", "text")
+	key := onstore.Key(storetest.Open(t, redisstore.Config{URL: redis.URL()}), "counter", "text")
 	for name, at := range map[string][]string{"service": {"--server", serve(t, "--redis", redis.URL()).banner.URL}, "redis": {"--redis", redis.URL()}} {
 		t.Run(name, func(t *testing.T) {
 			tell(t, at, []told{{"counter set text 5 --back", done, "5\n"}})
@@ -275,7 +276,7 @@ func TestIncrOfACounterThatHasGoneBack(t *testing.T) {
 	p := serve(t, "--redis", redis.URL(), "--counter-after-loss", "refuse")
 	served := []string{"--server", p.banner.URL}
 	tell(t, served, []told{{"incr orders --by 10 --json", done, `{"key":"orders","value":10,"first":1}` + "\n"}})
-	key := storetest.Open(t, redisstore.Config{URL: redis.URL()}).Key("counter", "orders")
+	key := onstore.Key(storetest.Open(t, redisstore.Config{URL: redis.URL()}), "counter", "orders")
 	expect.NoError(t, "set a key", redis.Client().Set(t.Context(), key, "3", 0).Err())
 	tell(t, served, []told{
 		{"incr orders", failed, "coatcheck: add to counter: the counter has gone back, or may have: the value in Redis went back by itself"},

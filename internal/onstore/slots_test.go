@@ -1,4 +1,4 @@
-package redisstore
+package onstore
 
 import (
 	"fmt"
@@ -10,13 +10,14 @@ import (
 )
 
 func TestMarkerLiesInTheSlotOfTheName(t *testing.T) {
-	alone, cluster := &Store{mode: ModeStandalone, prefix: defaultPrefix}, &Store{mode: ModeCluster, prefix: defaultPrefix}
-	if alone.SlotKey("counter", "marker", "a") != alone.SlotKey("counter", "marker", "b") || alone.SlotKey("counter", "marker", "a") == alone.SlotKey("other", "marker", "a") {
+	alone, cluster := at(t, "redis://127.0.0.1"), at(t, "redis+cluster://127.0.0.1")
+	if SlotKey(alone, "counter", "marker", "a") != SlotKey(alone, "counter", "marker", "b") ||
+		SlotKey(alone, "counter", "marker", "a") == SlotKey(alone, "other", "marker", "a") {
 		t.Error("a store that is no cluster has one marker of a kind")
 	}
 	seen := map[string]bool{}
 	for _, name := range []string{"a", "b", "orders", "x:y", "~"} {
-		marker := cluster.SlotKey("counter", "marker", name)
+		marker := SlotKey(cluster, "counter", "marker", name)
 		_, tag, _ := strings.Cut(marker, "{")
 		if tag, _, _ = strings.Cut(tag, "}"); redisconn.Slot(tag) != redisconn.Slot(name) {
 			t.Errorf("%s of %s lies in slot %d, not %d", marker, name, redisconn.Slot(tag), redisconn.Slot(name))

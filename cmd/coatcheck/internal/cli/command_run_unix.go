@@ -75,10 +75,10 @@ func (r *commandRun) found() error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, fs.ErrPermission):
-		return codedError{err, cannotStart}
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return codedError{err, notThere}
 	}
-	return codedError{err, notThere}
+	return codedError{err, cannotStart}
 }
 
 // notStarted gives the error of a command that could not be started its exit code.

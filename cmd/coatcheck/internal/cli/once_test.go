@@ -412,6 +412,7 @@ func TestCommandsThatCannotBeStarted(t *testing.T) {
 			{[]string{write("strange", "#!/no/such/shell\n", 0o700)}, 126},
 			{[]string{write("text", "no program\n", 0o600)}, 126},
 			{[]string{filepath.Join(folder, "none")}, 127},
+			{[]string{folder}, 126},
 			{[]string{"coatcheck-has-no-such-program"}, 127},
 			{[]string{bare, "7"}, 7},
 			{[]string{bare, "0"}, done}, // none of these has kept the key

@@ -78,7 +78,7 @@ func (p *program) settleAll(ctx context.Context, service *client.Client, all set
 func (a *settlingAll) next(list, listed []api.Operation, newest time.Time, as api.Decision) string {
 	if len(list) > 0 {
 		return fmt.Sprintf("\nNothing is settled yet. To settle these %d as %s: the same command with --until %s --yes\n",
-			len(list), as, newest.Add(time.Millisecond).UTC().Format(time.RFC3339Nano))
+			len(list), as, clockText(newest.Add(time.Millisecond)))
 	}
 	var routes []string
 	for _, o := range listed {

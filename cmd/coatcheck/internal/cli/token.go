@@ -84,11 +84,11 @@ func (p *program) tokenShowCommand() *cobra.Command {
 
 func tokenLines(status api.TokenStatus) string {
 	return tabular("state\t"+string(status.State), func(line func(...string)) {
-		line("expires at", status.ExpiresAt.Format(time.RFC3339))
+		line("expires at", clockText(status.ExpiresAt.Time))
 		line("attempts", strconv.Itoa(status.Attempts))
 		if status.Fence != 0 {
 			line("fence", strconv.FormatInt(status.Fence, 10))
-			line("lease until", status.LeaseUntil.Format(time.RFC3339Nano))
+			line("lease until", clockText(status.LeaseUntil.Time))
 		}
 		if status.Scope != "" {
 			line("scope", status.Scope)

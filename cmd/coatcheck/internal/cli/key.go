@@ -134,9 +134,20 @@ func (w *wanted) record(key access.Key) (access.Record, error) {
 }
 
 type madeKey struct {
-	Key    string        `json:"key"`
-	Record access.Record `json:"record"`
-	Stored bool          `json:"stored"` // in Redis
+	Key    string      `json:"key"`
+	Record shownRecord `json:"record"`
+	Stored bool        `json:"stored"` // in Redis
+}
+
+// shownRecord is a record with its time as answers have it.
+type shownRecord struct {
+	access.Record
+
+	NotAfter api.Time `json:"not_after,omitzero"` // that of the record
+}
+
+func recordShown(record access.Record) shownRecord {
+	return shownRecord{record, api.At(record.NotAfter)}
 }
 
 func (p *program) printKey(key access.Key, record access.Record, stored bool) error {
@@ -145,16 +156,16 @@ func (p *program) printKey(key access.Key, record access.Record, stored bool) er
 	if stored {
 		fmt.Fprintf(&b, "\nThe key is shown this once. It is stored as %s.\n", record.ID)
 	} else {
-		fmt.Fprintf(&b, "\nThe key is shown this once. Its record, for the list keys in the file of --access:\n\n%s", recordYAML(record))
+		fmt.Fprintf(&b, "\nThe key is shown this once. Its record, for the list keys in the file of --access:\n\n%s", recordYAML(recordShown(record)))
 		if line, ok := record.Line(); ok {
 			fmt.Fprintf(&b, "\nor for COATCHECK_ACCESS_KEYS:\n\n%s\n", line)
 		}
 	}
-	return p.print(madeKey{key.Text(), record, stored}, b.String())
+	return p.print(madeKey{key.Text(), recordShown(record), stored}, b.String())
 }
 
 // recordYAML is a record as the file of --access has it.
-func recordYAML(r access.Record) string {
+func recordYAML(r shownRecord) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  - id: %q\n    sha256: %s\n    principal: %q\n    role: %s\n", r.ID, r.Hash, r.Principal, r.Role)
 	if len(r.Names) > 0 {
@@ -264,12 +275,11 @@ func (p *program) keyHashCommand() *cobra.Command {
 }
 
 type listedKey struct {
-	access.Record
+	shownRecord
 
-	NotAfter api.Time `json:"not_after,omitzero"` // that of the record
-	Source   string   `json:"source"`             // file, environment or redis
-	Added    api.Time `json:"added,omitzero"`
-	Error    string   `json:"error,omitempty"`
+	Source string   `json:"source"` // file, environment or redis
+	Added  api.Time `json:"added,omitzero"`
+	Error  string   `json:"error,omitempty"`
 }
 
 func (p *program) keyListCommand() *cobra.Command {
@@ -292,7 +302,7 @@ func (p *program) keyListCommand() *cobra.Command {
 				return err
 			}
 			for _, one := range found {
-				listed := listedKey{Record: one.Record, NotAfter: api.At(one.NotAfter), Source: "redis", Added: api.At(one.Added)}
+				listed := listedKey{shownRecord: recordShown(one.Record), Source: "redis", Added: api.At(one.Added)}
 				if one.Err != nil {
 					listed.Error = one.Err.Error()
 				}
@@ -312,11 +322,11 @@ func knownKeys(c *config.Service) (list []listedKey, err error) {
 			return nil, err
 		}
 		for _, record := range read.Keys {
-			list = append(list, listedKey{Record: record, NotAfter: api.At(record.NotAfter), Source: "file"})
+			list = append(list, listedKey{shownRecord: recordShown(record), Source: "file"})
 		}
 	}
 	for _, record := range c.Access.Keys {
-		list = append(list, listedKey{Record: record, NotAfter: api.At(record.NotAfter), Source: "environment"})
+		list = append(list, listedKey{shownRecord: recordShown(record), Source: "environment"})
 	}
 	return list, nil
 }

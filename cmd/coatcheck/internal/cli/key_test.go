@@ -49,6 +49,12 @@ func TestNewKeyGoesIntoTheFile(t *testing.T) {
 	execute(t, nil, "key", "ls", "--access", file).exits(done).prints("orders:* bills", "file").conceals(set.Keys[0].Hash.String())
 }
 
+// As in answers, and in what key ls prints.
+func TestTimesOfAKeyHaveThreeDigits(t *testing.T) {
+	text := execute(t, nil, "key", "new", "--json", "--principal", "orders", "--ttl", "90d").exits(done).stdout
+	expect.Equal(t, "whether the end has three digits", regexp.MustCompile(`"not_after":"[^"]+:\d\d\.000Z"`).MatchString(text), true)
+}
+
 func TestKeyOnALineOfTheEnvironment(t *testing.T) {
 	stdout := execute(t, nil, "key", "new", "--principal", "ops", "--role", "read").exits(done).stdout
 	key, _, _ := strings.Cut(stdout, "\n")

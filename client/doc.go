@@ -22,10 +22,10 @@
 //   - Under [PolicyHold] at most one function starts for a token, among all callers: this package,
 //     the middleware or a client in another language.
 //   - Nothing is sent twice by itself, except where a repeat is harmless: a claim whose reply is
-//     lost is sent again with the same owner; in Do, an answer that may not have been recorded is
-//     sent again, and so is a release; AcquireLock, which while it waits asks anew after an outage;
-//     and an Add with Repeat. Redirects are not followed: they would carry the proof of a claim
-//     elsewhere.
+//     lost is sent again with the same lease token; in Do, an answer that may not have been
+//     recorded is sent again, and so is a release; AcquireLock, which while it waits asks anew
+//     after an outage; and an Add with Repeat. Redirects are not followed: they would carry the
+//     proof of a claim elsewhere.
 //   - Every error is of one class: [ErrRefused] (nothing was done), [ErrLost] (the claim is
 //     another's) or [ErrUnknownOutcome] (it may have been done). A connection that never came about
 //     is a refusal. Once a connection was there, a failure to get the service's own answer to a

@@ -89,9 +89,9 @@ type Request struct {
 	// either. A counter that would have to move past the limit, as values may be lost, does not
 	// move, and the answer is ErrBehind. 0 = none.
 	Limit int64
-	// AfterLoss is Stay for a counter with a limit and a TTL whose values nobody uses: it goes on
-	// after a loss, and as many calls as were lost pass beyond its limit. All callers of the
-	// counter have to say the same. "" = as Config.
+	// AfterLoss is AfterLossStay for a counter with a limit and a TTL whose values nobody uses: it
+	// goes on after a loss, and as many calls as were lost pass beyond its limit. All callers of
+	// the counter have to say the same. "" = as Config.
 	AfterLoss AfterLoss
 }
 

@@ -64,9 +64,9 @@ type Request struct {
 	// asked for first, one round trip later. For callers that read Validity once, at the beginning,
 	// and for work that must not end at once because Redis does not answer.
 	WholeTTL bool
-	// Token is the secret that names this request, as internal/secret makes them: 22 characters of
-	// base64url. The same token asked again gets the same grant, after a lost reply. Two requests
-	// must never share one. "" = a new one.
+	// Token is the secret that names this request: 22 characters of base64url, as
+	// idempotency.NewLeaseToken makes them. The same token asked again gets the same grant, after a
+	// lost reply. Two requests must never share one. "" = a new one.
 	Token string
 	// KeepPlace keeps the place in the queue for two minutes when the wait ends without the lock,
 	// and keeps a lock whose reply came too late: the same Token asked again within that time has

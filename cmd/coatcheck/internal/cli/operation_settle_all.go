@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,8 +83,8 @@ func (a *settlingAll) next(list, listed []api.Operation, newest time.Time, as ap
 	}
 	var routes []string
 	for _, o := range listed {
-		if !slices.Contains(routes, o.Route) {
-			routes = append(routes, o.Route)
+		if route := cmp.Or(o.Route, "(no route)"); !slices.Contains(routes, route) {
+			routes = append(routes, route)
 		}
 	}
 	if len(routes) == 0 {

@@ -1,9 +1,9 @@
 package names
 
-// Nearest returns the name of a list that is nearly the same as another: the name that is reached by
-// adding, removing or changing the fewest characters, or by exchanging two neighbours. That is at
-// most every third character, so that a short name does not become another word. It returns "" if no
-// name is as near.
+// Nearest returns the name of a list that is nearly the same as another: the name that is reached
+// by adding, removing or changing the fewest characters, or by exchanging two neighbours. That is
+// at most every third character, so that a short name does not become another word. It returns ""
+// if no name is as near.
 func Nearest(name string, of []string) string {
 	nearest, least := "", len(name)/3+1
 	for _, other := range of {

@@ -80,8 +80,8 @@ func (k Key) unknown() error {
 // ClaimOptions are the options of a claim. The zero value of each field means its documented
 // default.
 type ClaimOptions struct {
-	// of the request: another one is refused. It must not be empty, but for Do, which then takes the
-	// same key for the same request
+	// of the request: another one is refused. It must not be empty, but for Do, which then takes
+	// the same key for the same request
 	Fingerprint string
 	Policy      Policy        // "" = PolicyHold
 	Lease       time.Duration // how long the attempt may be silent, MinLease to MaxLease; 0 = 30 s

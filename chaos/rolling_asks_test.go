@@ -81,19 +81,19 @@ func (o *rollingOperation) send(ctx context.Context, web *http.Client, path, bod
 // doJob runs a function here, under a token of the service.
 func (r *rolling) doJob(ctx context.Context, web *http.Client, o *rollingOperation) answer {
 	a := answer{operation: o.name, client: "job", front: o.kind, sent: time.Now()}
-	result, err := r.service(web).Do(ctx, o.token(), remote.ClaimOptions{}, func(_ context.Context, attempt *remote.Attempt) (remote.Answer, error) {
+	result, err := r.service(web).Do(ctx, o.token(), remote.ClaimOptions{}, func(_ context.Context, attempt *remote.Attempt) ([]byte, error) {
 		text, _ := r.rig.book.noted(o.name, begun, 0, attempt.Fence)
 		number, err := strconv.Atoi(text)
 		if err != nil {
-			return remote.Answer{}, err
+			return nil, err
 		}
 		time.Sleep(o.takes)
 		text, _ = r.rig.book.noted(o.name, ended, number, attempt.Fence)
-		return remote.Answer{Status: http.StatusCreated, Body: []byte(text)}, nil
+		return []byte(text), nil
 	})
 	a.got = time.Now()
 	if err == nil {
-		a.status, a.body, a.replayed = result.Answer.Status, string(result.Answer.Body), result.Replayed
+		a.status, a.body, a.replayed = http.StatusCreated, string(result.Value), result.Replayed
 		return a
 	}
 	a.failure = err.Error()

@@ -27,14 +27,25 @@ type Attempt struct {
 // fingerprint too. A function that has had any effect outside must not call it.
 func (a *Attempt) Release() { a.notBegun.Store(true) }
 
+// maxResult is how many bytes of a result are kept, as package idempotency keeps them. The service
+// may take less.
+const maxResult = 1 << 20
+
 // Result is the result of Do.
 type Result struct {
-	Answer   Answer // what the function returned
-	Replayed bool   // the function ran before, and this is its answer of then
+	Value    []byte // what the function returned
+	Replayed bool   // the function ran before, and this is what it returned then
+	// it ran before, and returned more than 1 MiB, or than the service takes, which was not kept
+	NotKept bool
 }
 
+// workFunc is a function that Do runs.
+type workFunc = func(context.Context, *Attempt) ([]byte, error)
+
 // Do runs a function under a token: claim, heartbeat every third of the lease, complete. If the
-// function returns no error, its answer is recorded before Do returns, and every later Do gets it.
+// function returns no error, its value is recorded before Do returns, and every later Do gets it, as
+// the body of an answer with status 200; Do of package idempotency, too, if the operation is the
+// same. An answer that was recorded with Complete, or in another language, gives its body.
 // If it returns an error, the operation may have happened: nothing is given back, the lease lapses,
 // and then the token is in doubt, under PolicyTakeover free for the next Do. An attempt that called
 // Release is given back at once instead. A panic is passed on, and leaves the token to its lease
@@ -46,22 +57,20 @@ type Result struct {
 //
 // The error is one of Claim's (the function did not run), or a [*WorkError] with the function's
 // own, and also ErrLost if the claim was lost meanwhile, or ErrSuperseded (another attempt took
-// over before the answer was recorded: do not use the answer), or ErrNotRecorded. With the last the
-// result holds the answer: it is valid, but repeats may get "in progress", later "in doubt", and
+// over before the value was recorded: do not use the value), or ErrNotRecorded. With the last the
+// result holds the value: it is valid, but repeats may get "in progress", later "in doubt", and
 // under PolicyTakeover may run again. Recording and giving back are tried several times, for up to
 // half a minute, also after ctx; the answer to a claim that is under way when ctx ends is awaited
 // for a second, and a claim whose outcome stays unknown is given back if the service takes that
 // within a second. Without a fingerprint in the options, the same token is taken for the same
 // operation. Do leaves no goroutine running.
 func (c *Client) Do(
-	ctx context.Context, token string, terms ClaimOptions, work func(context.Context, *Attempt) (Answer, error),
+	ctx context.Context, token string, terms ClaimOptions, work func(context.Context, *Attempt) ([]byte, error),
 ) (Result, error) {
 	return c.do(ctx, subject{token: token}, terms, work)
 }
 
-func (c *Client) do(
-	ctx context.Context, on subject, terms ClaimOptions, work func(context.Context, *Attempt) (Answer, error),
-) (Result, error) {
+func (c *Client) do(ctx context.Context, on subject, terms ClaimOptions, work workFunc) (Result, error) {
 	terms.Fingerprint = cmp.Or(terms.Fingerprint, "do")
 	terms = terms.withDefaults()
 	if terms.Lease < time.Millisecond {
@@ -73,7 +82,7 @@ func (c *Client) do(
 		return Result{}, err
 	}
 	if !outcome.Granted {
-		return Result{Answer: outcome.Answer, Replayed: true}, nil
+		return Result{Value: outcome.Answer.Body, Replayed: true, NotKept: outcome.Answer.NotKept}, nil
 	}
 	run.lease, run.on.name = outcome.Grant.Lease, outcome.Operation
 	run.attempt = &Attempt{Fence: outcome.Grant.Fence, Number: outcome.Grant.Attempt, Operation: outcome.Operation}
@@ -128,7 +137,7 @@ func (run *run) knows(ctx context.Context) bool {
 	return err == nil && outcome.Granted
 }
 
-func (run *run) do(ctx context.Context, work func(context.Context, *Attempt) (Answer, error)) (Result, error) {
+func (run *run) do(ctx context.Context, work workFunc) (Result, error) {
 	after := context.WithoutCancel(ctx)
 	if err := run.tooLate(ctx); err != nil {
 		run.release(after)
@@ -136,7 +145,7 @@ func (run *run) do(ctx context.Context, work func(context.Context, *Attempt) (An
 	}
 	ctx, lose := context.WithCancelCause(ctx)
 	defer lose(nil)
-	answer, err := run.call(ctx, lose, work)
+	value, err := run.call(ctx, lose, work)
 	if run.attempt.notBegun.Load() {
 		run.release(after)
 	}
@@ -144,16 +153,16 @@ func (run *run) do(ctx context.Context, work func(context.Context, *Attempt) (An
 	case err != nil:
 		return Result{}, withLoss(ctx, &WorkError{Operation: run.attempt.Operation, Err: err})
 	case run.attempt.notBegun.Load():
-		return Result{Answer: answer}, nil
+		return Result{Value: value}, nil
 	}
-	err = run.record(after, answer)
+	err = run.record(after, value)
 	switch {
 	case errors.Is(err, ErrSuperseded):
 		return Result{}, err
 	case err != nil:
 		err = fmt.Errorf("%w: %s", ErrNotRecorded, err.Error())
 	}
-	return Result{Answer: answer}, err
+	return Result{Value: value}, err
 }
 
 // tooLate is the reason why the function must not begin, although the claim was granted.
@@ -168,9 +177,7 @@ func (run *run) tooLate(ctx context.Context) error {
 }
 
 // call runs the work between the start and the end of the heartbeat, whichever way the work ends.
-func (run *run) call(
-	ctx context.Context, lose context.CancelCauseFunc, work func(context.Context, *Attempt) (Answer, error),
-) (Answer, error) {
+func (run *run) call(ctx context.Context, lose context.CancelCauseFunc, work workFunc) ([]byte, error) {
 	defer run.beat(ctx, lose)()
 	return work(ctx, run.attempt)
 }
@@ -192,15 +199,18 @@ const (
 	settleLimit = 30 * time.Second // for all of them together
 )
 
-// record stores the answer, without its body if that is too large: no token stays in doubt for it.
-func (run *run) record(ctx context.Context, answer Answer) error {
-	complete := func(ctx context.Context) error { return run.client.complete(ctx, run.on, run.lease, answer) }
-	err := settle(ctx, complete)
-	if errors.Is(err, ErrTooLarge) {
-		answer.Body, answer.NotKept = nil, true
-		err = settle(ctx, complete)
+// record stores the value as an answer, without it if that is too large: no token stays in doubt for
+// it.
+func (run *run) record(ctx context.Context, value []byte) error {
+	complete := func(answer Answer) error {
+		return settle(ctx, func(ctx context.Context) error { return run.client.complete(ctx, run.on, run.lease, answer) })
 	}
-	return err
+	if len(value) <= maxResult {
+		if err := complete(Answer{Body: value}); !errors.Is(err, ErrTooLarge) {
+			return err
+		}
+	}
+	return complete(Answer{NotKept: true})
 }
 
 // release gives the claim back: the work provably never began. The claim may belong to no attempt,

@@ -24,17 +24,17 @@ var (
 	done        = client.Answer{Status: 201, Header: map[string]string{"Location": "/bills/1"}, Body: []byte("done")}
 )
 
-func working(context.Context, *client.Attempt) (client.Answer, error) { return done, nil }
-func failing(context.Context, *client.Attempt) (client.Answer, error) {
-	return client.Answer{}, errProvider
+func working(context.Context, *client.Attempt) ([]byte, error) { return done.Body, nil }
+func failing(context.Context, *client.Attempt) ([]byte, error) {
+	return nil, errProvider
 }
 
 // mustNotRun is a function for a token that is not to be granted.
-func mustNotRun(t testing.TB) func(context.Context, *client.Attempt) (client.Answer, error) {
+func mustNotRun(t testing.TB) func(context.Context, *client.Attempt) ([]byte, error) {
 	t.Helper()
-	return func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
+	return func(_ context.Context, attempt *client.Attempt) ([]byte, error) {
 		t.Errorf("the function ran as attempt %d with fence %d, want no run", attempt.Number, attempt.Fence)
-		return client.Answer{}, nil
+		return nil, nil
 	}
 }
 
@@ -42,7 +42,7 @@ func mustNotRun(t testing.TB) func(context.Context, *client.Attempt) (client.Ans
 func isDone(t testing.TB, asked string, result client.Result, err error, replayed bool) {
 	t.Helper()
 	succeeds(t, asked, err)
-	expect.Equal(t, asked, result, client.Result{Answer: done, Replayed: replayed})
+	expect.Equal(t, asked, result, client.Result{Value: done.Body, Replayed: replayed})
 }
 
 func (s *service) doneOnce(t *testing.T) {
@@ -51,7 +51,7 @@ func (s *service) doneOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 50 {
 		all.Go(func() {
-			result, err := s.Do(t.Context(), token, client.ClaimOptions{}, func(ctx context.Context, attempt *client.Attempt) (client.Answer, error) {
+			result, err := s.Do(t.Context(), token, client.ClaimOptions{}, func(ctx context.Context, attempt *client.Attempt) ([]byte, error) {
 				runs.Add(1)
 				if attempt.Fence == 0 || attempt.Number != 1 {
 					t.Errorf("it ran as attempt %d with fence %d, want attempt 1 with a fence", attempt.Number, attempt.Fence)
@@ -85,8 +85,8 @@ func TestErrorOfDosFunctionIsOfNoClass(t *testing.T) {
 	s := embedded(t)
 	_, refusal := s.Do(t.Context(), "made-up", client.ClaimOptions{}, mustNotRun(t))
 	for _, inner := range []error{client.ErrRefused, client.ErrLost, client.ErrUnknownOutcome, client.ErrInProgress, refusal} {
-		_, err := s.Do(t.Context(), issue(t, s.Client), client.ClaimOptions{}, func(context.Context, *client.Attempt) (client.Answer, error) {
-			return client.Answer{}, inner
+		_, err := s.Do(t.Context(), issue(t, s.Client), client.ClaimOptions{}, func(context.Context, *client.Attempt) ([]byte, error) {
+			return nil, inner
 		})
 		expect.Error(t, "the function's error", ofWork(t, err), inner)
 		expect.Equal(t, "classes of Do's error for "+inner.Error(), classesOf(err), 0)
@@ -100,9 +100,9 @@ func TestDoGivesBackWhatNeverBegan(t *testing.T) {
 	s := embedded(t)
 	token := issue(t, s.Client)
 	for _, want := range []error{errProvider, nil} { // with an error and without
-		result, err := s.Do(t.Context(), token, client.ClaimOptions{Fingerprint: "invalid"}, func(ctx context.Context, attempt *client.Attempt) (client.Answer, error) {
+		result, err := s.Do(t.Context(), token, client.ClaimOptions{Fingerprint: "invalid"}, func(ctx context.Context, attempt *client.Attempt) ([]byte, error) {
 			attempt.Release()
-			return done, want
+			return done.Body, want
 		})
 		if want != nil {
 			expect.Error(t, "the error of what never began", ofWork(t, err), want)
@@ -136,43 +136,29 @@ func TestDoGivesBackAClaimThatIsNeverAnswered(t *testing.T) {
 	isDone(t, "Do afterwards", result, err, false)
 }
 
-func TestDoRecordsAnAnswerThatIsTooLargeWithoutItsBody(t *testing.T) {
+func TestDoRecordsAValueThatIsTooLargeAsNotKept(t *testing.T) {
 	s := embedded(t)
 	token := issue(t, s.Client)
-	large := client.Answer{Status: 201, Body: make([]byte, 1<<20)}
-	result, err := s.Do(t.Context(), token, client.ClaimOptions{}, func(context.Context, *client.Attempt) (client.Answer, error) { return large, nil })
-	succeeds(t, "Do with an answer of 1 MiB", err)
-	expect.Equal(t, "bytes that Do returned of an answer of 1 MiB", len(result.Answer.Body), 1<<20)
-	expect.Equal(t, "NotKept of the answer to the first", result.Answer.NotKept, false)
+	large := make([]byte, 1<<20) // in JSON it is more than the service takes
+	result, err := s.Do(t.Context(), token, client.ClaimOptions{}, func(context.Context, *client.Attempt) ([]byte, error) { return large, nil })
+	succeeds(t, "Do with a value of 1 MiB", err)
+	expect.Equal(t, "bytes that Do returned of a value of 1 MiB", len(result.Value), 1<<20)
+	expect.Equal(t, "NotKept of the first", result.NotKept, false)
 	result, err = s.Do(t.Context(), token, client.ClaimOptions{}, mustNotRun(t))
 	succeeds(t, "Do again", err)
-	expect.Equal(t, "Do again", result, client.Result{Answer: client.Answer{Status: 201, NotKept: true}, Replayed: true}, cmpopts.EquateEmpty())
+	expect.Equal(t, "Do again", result, client.Result{NotKept: true, Replayed: true}, cmpopts.EquateEmpty())
 }
 
-// The answer is the truth although it cannot be recorded: the caller gets both.
-func TestDoReportsThatAnAnswerIsNotRecorded(t *testing.T) {
+// The value is the truth although it cannot be recorded: the caller gets both.
+func TestDoReportsThatAValueIsNotRecorded(t *testing.T) {
 	s := embedded(t)
-	for name, row := range map[string]struct {
-		fault  fault
-		answer client.Answer
-		sent   int
-	}{
-		"the record is gone":       {says(410, "application/problem+json", `{"code":"idempotency-token-unknown"}`), done, 1},
-		"an invalid answer":        {nil, client.Answer{Status: 99}, 1},
-		"headers that are no text": {nil, client.Answer{Status: 201, Header: map[string]string{"X-A": "\xff"}}, 0},
-	} {
-		if row.fault != nil {
-			s.proxy.disturb(only("complete", 0, row.fault))
-		}
-		before := s.proxy.count("complete")
-		result, err := s.Do(t.Context(), issue(t, s.Client), client.ClaimOptions{}, func(context.Context, *client.Attempt) (client.Answer, error) { return row.answer, nil })
-		expect.Error(t, "Do, "+name, err, client.ErrNotRecorded)
-		expect.Error(t, "Do, "+name, err, client.ErrUnknownOutcome)
-		expect.Equal(t, "classes of Do's error, "+name, classesOf(err), 1)
-		expect.Equal(t, "Do, "+name, result.Answer.Status, row.answer.Status)
-		expect.Equal(t, "requests to record the answer, "+name, s.proxy.count("complete")-before, row.sent)
-		s.proxy.disturb(nil)
-	}
+	s.proxy.disturb(only("complete", 0, says(410, "application/problem+json", `{"code":"idempotency-token-unknown"}`)))
+	result, err := s.Do(t.Context(), issue(t, s.Client), client.ClaimOptions{}, working)
+	expect.Error(t, "Do", err, client.ErrNotRecorded)
+	expect.Error(t, "Do", err, client.ErrUnknownOutcome)
+	expect.Equal(t, "classes of Do's error", classesOf(err), 1)
+	isDone(t, "Do", result, nil, false)
+	expect.Equal(t, "requests to record the value", s.proxy.count("complete"), 1)
 }
 
 func TestDoWithdrawsAnAnswerThatAnotherAttemptHasReplaced(t *testing.T) {
@@ -192,9 +178,9 @@ func TestTheLogHoldsNoSecret(t *testing.T) {
 	c := connect(t, s.url, func(config *client.Config) { config.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	token := issue(t, c)
 	s.proxy.disturb(only("release", 0, says(410, "application/problem+json", `{"code":"idempotency-token-unknown","detail":"it was `+token+`","see":"/token/`+token+`"}`)))
-	_, err := c.Do(t.Context(), token, client.ClaimOptions{}, func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
+	_, err := c.Do(t.Context(), token, client.ClaimOptions{}, func(_ context.Context, attempt *client.Attempt) ([]byte, error) {
 		attempt.Release()
-		return done, nil
+		return done.Body, nil
 	})
 	succeeds(t, "Do of what never began, and whose claim is gone", err)
 	expect.Contains(t, "the log", log.String(), "could not be given back")

@@ -79,10 +79,10 @@ func TestWorkEndsWithItsCallerAndItsAnswerIsRecordedAllTheSame(t *testing.T) {
 		token := issue(t, s.Client)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		result, err := s.Do(ctx, token, client.ClaimOptions{}, func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
+		result, err := s.Do(ctx, token, client.ClaimOptions{}, func(ctx context.Context, _ *client.Attempt) ([]byte, error) {
 			<-ctx.Done()
 			expect.Error(t, "the cause of the function's context", context.Cause(ctx), context.DeadlineExceeded)
-			return done, nil // it was done by then
+			return done.Body, nil // it was done by then
 		})
 		isDone(t, "Do whose caller has gone", result, err, false)
 		expect.Equal(t, "the token's state", state(t, s.Client, token), api.StateCompleted)
@@ -92,13 +92,13 @@ func TestWorkEndsWithItsCallerAndItsAnswerIsRecordedAllTheSame(t *testing.T) {
 func TestWorkThatFailsIsLeftToItsLease(t *testing.T) {
 	for name, row := range map[string]struct {
 		policy client.Policy
-		work   func(context.Context, *client.Attempt) (client.Answer, error)
+		work   func(context.Context, *client.Attempt) ([]byte, error)
 		panics bool
 	}{
 		"error under hold":     {client.PolicyHold, failing, false},
 		"error under takeover": {client.PolicyTakeover, failing, false},
-		"panic under hold":     {client.PolicyHold, func(context.Context, *client.Attempt) (client.Answer, error) { panic("boom") }, true},
-		"panic, though it said that it never began": {client.PolicyHold, func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
+		"panic under hold":     {client.PolicyHold, func(context.Context, *client.Attempt) ([]byte, error) { panic("boom") }, true},
+		"panic, though it said that it never began": {client.PolicyHold, func(_ context.Context, attempt *client.Attempt) ([]byte, error) {
 			attempt.Release()
 			panic("boom")
 		}, true},
@@ -140,11 +140,11 @@ func TestDoSurvivesLostRepliesToItsEnd(t *testing.T) {
 				s := bubble(t)
 				token := issue(t, s.Client)
 				s.proxy.disturb(only(verb, 2, lose))
-				result, err := s.Do(t.Context(), token, client.ClaimOptions{}, func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
+				result, err := s.Do(t.Context(), token, client.ClaimOptions{}, func(_ context.Context, attempt *client.Attempt) ([]byte, error) {
 					if row.notBegun {
 						attempt.Release()
 					}
-					return done, nil
+					return done.Body, nil
 				})
 				isDone(t, "Do that loses two replies to "+verb, result, err, false)
 				expect.Equal(t, "the token's state after two lost replies to "+verb, state(t, s.Client, token), row.state)

@@ -39,16 +39,16 @@ func ExampleClient_Do() {
 	}
 
 	options := client.ClaimOptions{Fingerprint: client.Fingerprint("charge", "order-42", "12.99 EUR")}
-	charge := func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
+	charge := func(_ context.Context, attempt *client.Attempt) ([]byte, error) {
 		fmt.Println("charging, attempt", attempt.Number)
-		return client.Answer{Status: 201, Body: []byte("paid")}, nil
+		return []byte("paid"), nil
 	}
 	for range 2 { // a job that is delivered twice
 		result, err := tokens.Do(ctx, token.Value, options, charge)
 		if err != nil {
 			log.Fatal(err) // errors.Is finds client.ErrInProgress, client.ErrInDoubt, …
 		}
-		fmt.Printf("%s, replayed: %t\n", result.Answer.Body, result.Replayed)
+		fmt.Printf("%s, replayed: %t\n", result.Value, result.Replayed)
 	}
 	// Output:
 	// charging, attempt 1

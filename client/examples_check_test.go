@@ -184,17 +184,17 @@ func TestExamplesReplayEachOthersAnswers(t *testing.T) {
 		terms := client.ClaimOptions{Fingerprint: client.Fingerprint("charge", "42", "12,99 €")}
 		result, err := w.Do(t.Context(), token, terms, mustNotRun(t))
 		var got answer
-		if err != nil || !result.Replayed || json.Unmarshal(result.Answer.Body, &got) != nil || got.Payment != first.Payment || result.Answer.Header["Content-Type"] != "application/json" {
+		if err != nil || !result.Replayed || json.Unmarshal(result.Value, &got) != nil || got.Payment != first.Payment {
 			t.Fatalf("Do after a worker: got %+v, %v, want a replay of %+v", result, err, first)
 		}
 
 		token = issue(t, w.Client)
-		_, err = w.Do(t.Context(), token, terms, func(context.Context, *client.Attempt) (client.Answer, error) {
-			return client.Answer{Status: 202, Body: []byte(`{"order":"42","payment":"of Go"}`)}, nil
+		_, err = w.Do(t.Context(), token, terms, func(context.Context, *client.Attempt) ([]byte, error) {
+			return []byte(`{"order":"42","payment":"of Go"}`), nil
 		})
 		must(t, "Do", err)
-		if got := w.run(t, token, "--payload", "12,99 €"); got.code != 0 || !got.Replayed || got.Payment != "of Go" || got.Status != 202 {
-			t.Errorf("the worker ended with %+v, want exit code 0 and the replay of Do's payment `of Go` with status 202", got)
+		if got := w.run(t, token, "--payload", "12,99 €"); got.code != 0 || !got.Replayed || got.Payment != "of Go" || got.Status != 200 {
+			t.Errorf("the worker ended with %+v, want exit code 0 and the replay of Do's payment `of Go` with status 200", got)
 		}
 	})
 }

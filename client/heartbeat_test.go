@@ -16,7 +16,7 @@ import (
 // are exact.
 
 // attempt runs Do in the background and returns what becomes of it.
-func (s *service) attempt(ctx context.Context, token string, terms client.ClaimOptions, work func(context.Context, *client.Attempt) (client.Answer, error)) <-chan ended {
+func (s *service) attempt(ctx context.Context, token string, terms client.ClaimOptions, work func(context.Context, *client.Attempt) ([]byte, error)) <-chan ended {
 	result := make(chan ended, 1)
 	go func() {
 		got, err := s.Do(ctx, token, terms, work)
@@ -32,22 +32,22 @@ type ended struct {
 }
 
 // whenLost works until its context ends, and returns why and when that was.
-func whenLost(causes chan<- error, at *time.Time) func(context.Context, *client.Attempt) (client.Answer, error) {
-	return func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
+func whenLost(causes chan<- error, at *time.Time) func(context.Context, *client.Attempt) ([]byte, error) {
+	return func(ctx context.Context, _ *client.Attempt) ([]byte, error) {
 		<-ctx.Done()
 		*at = time.Now()
 		causes <- context.Cause(ctx)
-		return done, nil // it did not check why
+		return done.Body, nil // it did not check why
 	}
 }
 
-func sleeping(span time.Duration) func(context.Context, *client.Attempt) (client.Answer, error) {
-	return func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
+func sleeping(span time.Duration) func(context.Context, *client.Attempt) ([]byte, error) {
+	return func(ctx context.Context, _ *client.Attempt) ([]byte, error) {
 		select {
 		case <-time.After(span):
-			return done, nil
+			return done.Body, nil
 		case <-ctx.Done():
-			return client.Answer{}, ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }
@@ -129,26 +129,26 @@ func TestAnAttemptThatIsTakenOverIsWithdrawn(t *testing.T) {
 		token, terms := issue(t, s.Client), client.ClaimOptions{Policy: client.PolicyTakeover, Lease: 3 * time.Second}
 		s.proxy.disturb(only("extend", 0, hangUp))
 		causes, at := make(chan error, 1), time.Time{}
-		first := s.attempt(t.Context(), token, terms, func(ctx context.Context, attempt *client.Attempt) (client.Answer, error) {
+		first := s.attempt(t.Context(), token, terms, func(ctx context.Context, attempt *client.Attempt) ([]byte, error) {
 			answer, err := whenLost(causes, &at)(ctx, attempt)
 			time.Sleep(time.Minute) // it is slow to end
 			return answer, err
 		})
 		<-causes
 		time.Sleep(time.Second)
-		heir := client.Answer{Status: 202}
-		result, err := s.Do(t.Context(), token, terms, func(_ context.Context, attempt *client.Attempt) (client.Answer, error) {
+		heir := []byte("heir")
+		result, err := s.Do(t.Context(), token, terms, func(_ context.Context, attempt *client.Attempt) ([]byte, error) {
 			expect.Equal(t, "the number of the attempt that takes over", attempt.Number, 2)
 			return heir, nil
 		})
 		succeeds(t, "Do that takes over", err)
-		expect.Equal(t, "Do that takes over", result.Answer.Status, 202)
+		expect.Equal(t, "Do that takes over", string(result.Value), "heir")
 		got := <-first
 		wantError(t, got.err, client.ErrSuperseded)
 		expect.Equal(t, "Do that was superseded", got.Result, client.Result{})
 		result, err = s.Do(t.Context(), token, terms, mustNotRun(t))
 		succeeds(t, "Do afterwards", err)
-		expect.Equal(t, "Do afterwards", result.Answer.Status, 202)
+		expect.Equal(t, "Do afterwards", string(result.Value), "heir")
 	})
 }
 
@@ -160,11 +160,11 @@ func TestWorkEndsWhenTheServiceSaysThatTheClaimIsLost(t *testing.T) {
 				s := bubble(t)
 				s.proxy.disturb(only("extend", 0, says(409, "application/problem+json", `{"code":"`+code+`"}`)))
 				begun := time.Now()
-				_, err := s.Do(t.Context(), issue(t, s.Client), client.ClaimOptions{Policy: policy, Lease: 9 * time.Second}, func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
+				_, err := s.Do(t.Context(), issue(t, s.Client), client.ClaimOptions{Policy: policy, Lease: 9 * time.Second}, func(ctx context.Context, _ *client.Attempt) ([]byte, error) {
 					<-ctx.Done()
 					expect.Equal(t, "when the function's context ended, on "+code, time.Since(begun), 3*time.Second)
 					expect.Error(t, "the cause of the function's context, on "+code, context.Cause(ctx), want)
-					return client.Answer{}, errProvider
+					return nil, errProvider
 				})
 				expect.Error(t, "the function's error, on "+code, ofWork(t, err), errProvider)
 				expect.Error(t, "Do, on "+code, err, client.ErrLost)
@@ -222,9 +222,9 @@ func TestDoReturnsWhenNoHeartbeatIsUnderWay(t *testing.T) {
 		s := bubble(t)
 		slow := &stubborn{RoundTripper: s.wires}
 		c := connect(t, "http://127.0.0.1", func(config *client.Config) { config.HTTPClient = &http.Client{Transport: slow} })
-		for _, work := range []func(context.Context, *client.Attempt) (client.Answer, error){
+		for _, work := range []func(context.Context, *client.Attempt) ([]byte, error){
 			sleeping(4 * time.Second),
-			func(context.Context, *client.Attempt) (client.Answer, error) {
+			func(context.Context, *client.Attempt) ([]byte, error) {
 				time.Sleep(4 * time.Second)
 				panic("boom")
 			},
@@ -248,11 +248,11 @@ func TestHeartbeatOutlivesTheCaller(t *testing.T) {
 		s := bubble(t)
 		token, terms := issue(t, s.Client), client.ClaimOptions{Policy: client.PolicyTakeover, Lease: 9 * time.Second}
 		ctx, cancel := context.WithCancel(t.Context())
-		first := s.attempt(ctx, token, terms, func(ctx context.Context, _ *client.Attempt) (client.Answer, error) {
+		first := s.attempt(ctx, token, terms, func(ctx context.Context, _ *client.Attempt) ([]byte, error) {
 			<-ctx.Done()
 			time.Sleep(time.Minute)
 			expect.Error(t, "the cause of the function's context", context.Cause(ctx), context.Canceled)
-			return done, nil
+			return done.Body, nil
 		})
 		time.Sleep(time.Second)
 		cancel()

@@ -33,7 +33,7 @@ func (c *Client) ClaimKey(ctx context.Context, key OwnKey, terms ClaimOptions) (
 // DoKey is Do for a key of the caller's own. Without a fingerprint in the options, the same key is
 // taken for the same operation.
 func (c *Client) DoKey(
-	ctx context.Context, key OwnKey, terms ClaimOptions, work func(context.Context, *Attempt) (Answer, error),
+	ctx context.Context, key OwnKey, terms ClaimOptions, work func(context.Context, *Attempt) ([]byte, error),
 ) (Result, error) {
 	return c.do(ctx, subject{own: &key}, terms, work)
 }

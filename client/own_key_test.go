@@ -22,7 +22,7 @@ func TestDoKeyRunsOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
-			_, err := s.DoKey(t.Context(), key, client.ClaimOptions{}, func(ctx context.Context, attempt *client.Attempt) (client.Answer, error) {
+			_, err := s.DoKey(t.Context(), key, client.ClaimOptions{}, func(ctx context.Context, attempt *client.Attempt) ([]byte, error) {
 				runs.Add(1)
 				return working(ctx, attempt)
 			})
@@ -100,13 +100,13 @@ func TestDoKeyAsksItsResolver(t *testing.T) {
 			return client.Resolution{Decision: api.DecisionNotBegun}, nil
 		}
 		options := client.ClaimOptions{Lease: 100 * time.Millisecond, Resolve: resolve}
-		work := func(ctx context.Context, attempt *client.Attempt) (client.Answer, error) {
+		work := func(ctx context.Context, attempt *client.Attempt) ([]byte, error) {
 			if runs++; runs == 1 {
 				fence = attempt.Fence
-				return client.Answer{}, errWorking
+				return nil, errWorking
 			}
 			expect.Equal(t, "whether the fence is larger", attempt.Fence > fence, true)
-			return done, nil
+			return done.Body, nil
 		}
 		_, err := s.DoKey(t.Context(), key, options, work)
 		expect.Error(t, "the error of the first DoKey's function", ofWork(t, err), errWorking)

@@ -121,8 +121,8 @@ func answersOf(ctx context.Context, service *client.Client) (said []string) {
 		func() error {
 			issued, err := service.Issue(ctx, "", time.Hour)
 			if err == nil {
-				_, err = service.Do(ctx, issued.Value, client.ClaimOptions{}, func(context.Context, *client.Attempt) (client.Answer, error) {
-					return client.Answer{}, nil
+				_, err = service.Do(ctx, issued.Value, client.ClaimOptions{}, func(context.Context, *client.Attempt) ([]byte, error) {
+					return nil, nil
 				})
 			}
 			return err

@@ -304,11 +304,11 @@ func (l *load) pay(ctx context.Context, services []*client.Client) {
 
 // use runs a function under a token, or gets the answer of another run.
 func (l *load) use(ctx context.Context, kind string, service *client.Client, one *token) {
-	result, err := service.Do(ctx, one.value, client.ClaimOptions{Lease: ttl}, func(context.Context, *client.Attempt) (client.Answer, error) {
+	result, err := service.Do(ctx, one.value, client.ClaimOptions{Lease: ttl}, func(context.Context, *client.Attempt) ([]byte, error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		one.runs++
-		return client.Answer{Body: []byte("run " + strconv.Itoa(one.runs))}, nil
+		return []byte("run " + strconv.Itoa(one.runs)), nil
 	})
 	if errors.Is(err, client.ErrNotRecorded) { // its function ran, and its answer is right
 		l.note(ctx, kind+": record", err)
@@ -317,7 +317,7 @@ func (l *load) use(ctx context.Context, kind string, service *client.Client, one
 	if l.note(ctx, kind, err) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		one.answers[string(result.Answer.Body)]++
+		one.answers[string(result.Value)]++
 	}
 }
 

@@ -253,10 +253,10 @@ export class Attempt {
   /** of an own key: the operation's name, by which it is settled; empty under a token */
   readonly operation: string;
   /**
-   * Set it if the work provably had no effect, whether it then returns or throws: the claim is
+   * Call this if the work provably had no effect, whether it then returns or throws: the claim is
    * given back, and nothing is recorded.
    */
-  notBegun: boolean;
+  release(): void;
   /** Ends when the claim is another's, or may be. */
   get signal(): AbortSignal;
   /** Call this before every effect: it throws Lost when the claim is another's, or may be. */

@@ -13,15 +13,26 @@ export class Attempt {
   #lost = new AbortController();
   #trusted; // {ms, since}; undefined under hold, where no one else can begin
   #timer;
+  #released = false;
 
   constructor(fence, number, operation = '') {
     // larger than that of every attempt before it: give it to what must refuse an older attempt
     this.fence = fence;
     this.number = number;
     this.operation = operation; // the name of one by an own key: it is settled by that
-    // set it if the work provably had no effect, whether it then returns or throws: the claim is
-    // given back, and nothing is recorded
-    this.notBegun = false;
+  }
+
+  /**
+   * Call this if the work provably had no effect, whether it then returns or throws: the claim is
+   * given back, and nothing is recorded.
+   */
+  release() {
+    this.#released = true;
+  }
+
+  /** Whether release was called; for runOnce. */
+  get released() {
+    return this.#released;
   }
 
   /** Ends when the claim is another's, or may be. */
@@ -62,8 +73,8 @@ export class Attempt {
  * work returns its result, or a Response for a status or headers of its own: bytes and strings as
  * they are, nothing as an empty body, anything else as JSON. If it throws, the operation may have
  * happened: nothing is given back, the lease lapses, and then the token is in doubt, under takeover
- * free for the next. If it provably had no effect, it sets attempt.notBegun before it throws: then
- * the claim is given back.
+ * free for the next. If it provably had no effect, it calls attempt.release() before it throws:
+ * then the claim is given back.
  *
  * A TypeError for what JSON does not write as a whole, such as a promise in an array, leaves the
  * token in doubt too: nobody can tell that such work has ended. A function* is a TypeError before
@@ -102,9 +113,9 @@ export async function runOnce(client, token, fingerprint, work, { lease = 30, po
   } finally {
     await stop();
     // If it cannot be given back, the token is in doubt when its lease has lapsed.
-    if (attempt.notBegun === true) await settle(() => subject.release(claimed.lease)).catch(() => {});
+    if (attempt.released) await settle(() => subject.release(claimed.lease)).catch(() => {});
   }
-  if (attempt.notBegun !== true) await record(subject, claimed.lease, answer);
+  if (!attempt.released) await record(subject, claimed.lease, answer);
   return { answer, replayed: false };
 }
 

@@ -48,7 +48,7 @@ function call(client, { call: name, arguments: given, work }, ran) {
   const { token, fingerprint, ...key } = named;
   const once = (attempt) => {
     ran();
-    attempt.notBegun = work.not_begun ?? false;
+    if (work.released) attempt.release();
     if (work.refused) throw new coatcheck.CoatcheckError(work.refused, '');
     if (work.raises) throw new Work();
     if (work.makes) return made[work.makes]();

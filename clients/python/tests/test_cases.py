@@ -71,7 +71,8 @@ class Cases(unittest.TestCase):
     def _function(self, work):
         def once(attempt):
             self.runs += 1
-            attempt.not_begun = work.get("not_begun", False)
+            if work.get("released"):
+                attempt.release()
             if "refused" in work:
                 raise coatcheck.Error(work["refused"], "")
             if work.get("raises"):

@@ -31,13 +31,17 @@ class Attempt:
         self.fence = fence
         self.number = number
         self.operation = ""  # of a key: the operation's name, by which it is settled
-        # set it if the work provably had no effect, whether it then returns or raises: the claim is
-        # given back, and nothing is recorded
-        self.not_begun = False
+        self._released = False
         self._lost = threading.Event()
         self._told: Optional[Lost] = None  # what check raised
         # by both clocks; None under hold, where no one else can begin
         self._deadline = None
+
+    def release(self) -> None:
+        """Call this if the work provably had no effect, whether it then returns or raises: the
+        claim is given back, and nothing is recorded.
+        """
+        self._released = True
 
     def check(self) -> None:
         """Call this before every effect: it raises Lost when the claim is another's, or may be."""
@@ -66,7 +70,7 @@ def run_once(
     work returns its result, or a Response for a status or headers of its own: bytes and str as they
     are, None as an empty body, anything else as JSON. If it raises, the operation may have
     happened: nothing is given back, the lease lapses, and then the token is in doubt, under
-    takeover free for the next. If it provably had no effect, it sets attempt.not_begun before it
+    takeover free for the next. If it provably had no effect, it calls attempt.release() before it
     raises: then the claim is given back.
 
     resolve(operation, fence) is asked when an earlier attempt is in doubt. It closes the operation
@@ -113,14 +117,14 @@ def run_once(
         response = response_of(work(attempt))
     except BaseException as error:
         _stop(beat, ended)
-        if attempt.not_begun is True:
+        if attempt._released:
             _give_back(subject, proof)
         if isinstance(error, Error) and error is not attempt._told:
             raise WorkError(attempt.operation) from error
         raise
     _stop(beat, ended)
     answer = _answer(response.status, response.headers, response.body)
-    if attempt.not_begun is True:
+    if attempt._released:
         _give_back(subject, proof)
         return answer, False
     try:

@@ -228,9 +228,9 @@ func (r *once) howToSettle(operation string) string {
 
 // recorded reads the record of a command that ran before. One by other means, such as an operator's
 // settlement, ended well.
-func (r *once) recorded(answer client.Answer) onceRecord {
+func (r *once) recorded(answer []byte) onceRecord {
 	record := onceRecord{}
-	if json.Unmarshal(answer.Body, &record) != nil || record.Key == "" {
+	if json.Unmarshal(answer, &record) != nil || record.Key == "" {
 		record = onceRecord{Key: r.key.Key}
 	}
 	return record

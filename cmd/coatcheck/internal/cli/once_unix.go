@@ -34,22 +34,21 @@ func (r *once) run(ctx context.Context, service *client.Client) (record onceReco
 		options.Resolve = r.findOut
 	}
 	var operation string
-	result, err := service.DoKey(life, r.key, options, func(claimed context.Context, attempt *client.Attempt) (client.Answer, error) {
+	result, err := service.DoKey(life, r.key, options, func(claimed context.Context, attempt *client.Attempt) ([]byte, error) {
 		r.quiet()
 		if !waiting() {
 			attempt.Release()
-			return client.Answer{}, laterError{context.Cause(ctx)}
+			return nil, laterError{context.Cause(ctx)}
 		}
 		ran, operation = true, attempt.Operation
 		record, err = r.supervised(claimed, attempt)
 		if err != nil {
-			return client.Answer{}, err
+			return nil, err
 		}
 		if record.ExitCode != 0 && r.onFailure == "retry" {
 			attempt.Release()
 		}
-		body, err := json.Marshal(record)
-		return client.Answer{Header: map[string]string{"Content-Type": "application/json"}, Body: body}, err
+		return json.Marshal(record)
 	})
 	r.quiet()
 	switch {
@@ -59,7 +58,7 @@ func (r *once) run(ctx context.Context, service *client.Client) (record onceReco
 			"lease of %v has lapsed. %s",
 			r.key.Key, record.ExitCode, err.Error(), r.lease, r.howToSettle(operation))
 	case err == nil && result.Replayed:
-		return r.recorded(result.Answer), false, nil
+		return r.recorded(result.Value), false, nil
 	}
 	if work, failed := errors.AsType[*client.WorkError](err); failed {
 		err = work.Err

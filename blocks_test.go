@@ -17,6 +17,7 @@ var fence = regexp.MustCompile("(?ms)^ *```([^\n`]*)\n(.*?)^ *```$")
 // counts. Blocks of text are output, or lines of a format, and nobody types them.
 var blockTests = []struct{ language, pages, test string }{
 	{"text", "*", ""},
+	{"sh", "docs/remote.md", "TestGeneratedClientsCallTheService"},
 	{"sh", "*", "TestShellOfThePagesIsOfThisProgram"},
 	{"console", "README.md", "TestWalkOfTheReadme"},
 	{"console", "docs/walk.md", "TestWalkThroughTheService"},

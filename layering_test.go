@@ -217,6 +217,7 @@ func TestLibrariesOfOtherModulesStayThere(t *testing.T) {
 		"github.com/gofiber/fiber/v3":            "idempotency/fiberv3",
 		"github.com/google/licensecheck":         "tools/release",
 		"github.com/prometheus/prometheus":       "deploy/monitoring",
+		"github.com/ogen-go/ogen":                "openapi/testdata/generated",
 		"github.com/redis/rueidis":               "bench",
 		"golang.org/x/exp":                       "tools/stable",
 		"google.golang.org/grpc":                 "idempotency/grpcmw",

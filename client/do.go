@@ -43,9 +43,9 @@ type Result struct {
 type workFunc = func(context.Context, *Attempt) ([]byte, error)
 
 // Do runs a function under a token: claim, heartbeat every third of the lease, complete. If the
-// function returns no error, its value is recorded before Do returns, and every later Do gets it, as
-// the body of an answer with status 200; Do of package idempotency, too, if the operation is the
-// same. An answer that was recorded with Complete, or in another language, gives its body.
+// function returns no error, its value is recorded before Do returns, as the body of an answer with
+// status 200, and every later Do gets it, that of package idempotency, too. Of an answer that was
+// recorded otherwise Do returns the body.
 // If it returns an error, the operation may have happened: nothing is given back, the lease lapses,
 // and then the token is in doubt, under PolicyTakeover free for the next Do. An attempt that called
 // Release is given back at once instead. A panic is passed on, and leaves the token to its lease
@@ -199,8 +199,8 @@ const (
 	settleLimit = 30 * time.Second // for all of them together
 )
 
-// record stores the value as an answer, without it if that is too large: no token stays in doubt for
-// it.
+// record stores the value as an answer, or that there was one if it is too large: no token stays in
+// doubt for that.
 func (run *run) record(ctx context.Context, value []byte) error {
 	complete := func(answer Answer) error {
 		return settle(ctx, func(ctx context.Context) error { return run.client.complete(ctx, run.on, run.lease, answer) })

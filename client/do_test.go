@@ -150,7 +150,7 @@ func TestDoRecordsAValueThatIsTooLargeAsNotKept(t *testing.T) {
 }
 
 // The value is the truth although it cannot be recorded: the caller gets both.
-func TestDoReportsThatAValueIsNotRecorded(t *testing.T) {
+func TestDoReportsThatAnAnswerIsNotRecorded(t *testing.T) {
 	s := embedded(t)
 	s.proxy.disturb(only("complete", 0, says(410, "application/problem+json", `{"code":"idempotency-token-unknown"}`)))
 	result, err := s.Do(t.Context(), issue(t, s.Client), client.ClaimOptions{}, working)

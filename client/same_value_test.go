@@ -11,11 +11,11 @@ import (
 	"github.com/coatcheck/coatcheck/server"
 )
 
-// One program runs its work on Redis itself, and another over HTTP: under one key they give each
+// A program runs its work on Redis itself, and another over HTTP: under one key they give each
 // other what the function of the first one returned.
 func TestLibraryAndClientGiveEachOtherTheSameValue(t *testing.T) {
 	store := open(t, "embedded:")
-	s := serveWith(t, server.Config{Store: store, MaxBody: 4 << 20}) // which takes more than is kept
+	s := serveWith(t, server.Config{Store: store, MaxBody: 4 << 20}) // more than is kept
 	tokens := idempotency.New(store, idempotency.Config{})
 	t.Cleanup(func() { succeeds(t, "closing the tokens", tokens.Close(context.Background())) })
 	for name, value := range map[string][]byte{

@@ -21,9 +21,9 @@ type Holder = holder.Holder
 type HoldOptions = holder.Options
 
 // Hold acquires a lease and holds it until Release, its loss, or the end of the context. The errors
-// are those of Acquire, after [HoldOptions].Wait or with the context's cause. Package holder has the
-// other errors of the holder, the causes of its context, and the events that [HoldOptions] are told
-// of.
+// are those of Acquire, after [HoldOptions].Wait or with the context's cause. Package holder has
+// the other errors of the holder, the causes of its context, and the events that [HoldOptions] are
+// told of.
 func (p *Pools) Hold(ctx context.Context, pool string, request Request, options HoldOptions) (*Holder, error) {
 	leaser := p.leaser(pool, request)
 	held, err := holder.Hold(ctx, leaser, options.Logged(p.log(), pool, leaser))

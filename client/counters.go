@@ -34,7 +34,7 @@ type CounterRequest struct {
 	// gives the end. One of a Template or Calendar with a date lives for two days longer than its
 	// period, and takes no TTL.
 	TTL time.Duration
-	// AfterLoss is StayAfterLoss for a counter with a Limit, and a TTL or a Calendar, whose values
+	// AfterLoss is AfterLossStay for a counter with a Limit, and a TTL or a Calendar, whose values
 	// nobody uses, such as one of tries: after a loss it goes on from the last value that is known,
 	// instead of ErrBehind, and as many calls as were lost pass beyond the limit. All callers of
 	// the counter have to say the same. "" = as the service is set.
@@ -53,8 +53,8 @@ type CounterRequest struct {
 	At time.Time
 }
 
-// StayAfterLoss is for [CounterRequest.AfterLoss].
-const StayAfterLoss = "stay"
+// AfterLossStay is for [CounterRequest.AfterLoss].
+const AfterLossStay = "stay"
 
 // CounterRange is the values of one call: the caller owns First to Value, both included, of Key.
 type CounterRange struct {

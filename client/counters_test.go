@@ -100,10 +100,10 @@ func (s *service) counterRefused(t *testing.T) {
 	wantError(t, err, client.ErrLimit)
 	s.counterAt(t, "narrow", 99)
 	s.added(t, "limited", client.CounterRequest{Limit: 2, By: 2})
-	s.added(t, "tries", client.CounterRequest{Limit: 2, TTL: time.Hour, AfterLoss: client.StayAfterLoss, By: 1})
+	s.added(t, "tries", client.CounterRequest{Limit: 2, TTL: time.Hour, AfterLoss: client.AfterLossStay, By: 1})
 	for _, request := range []client.CounterRequest{
 		{By: 1_000_001}, {TTL: time.Millisecond}, {Template: "{"}, {Template: "x"}, {Calendar: "orders"}, {Calendar: "{yyyy}", Zone: "Nowhere/At-all"}, {Zone: "UTC"},
-		{Calendar: "{yyyyMMdd}", At: time.Now().AddDate(0, 0, 3)}, {Calendar: "{yyyy}", TTL: time.Hour}, {Template: "{n}", By: 1001}, {Limit: -1}, {AfterLoss: client.StayAfterLoss}, {AfterLoss: "guess", Limit: 9, TTL: time.Hour}, {Calendar: "{yyyyMMdd}", Template: "{n}"},
+		{Calendar: "{yyyyMMdd}", At: time.Now().AddDate(0, 0, 3)}, {Calendar: "{yyyy}", TTL: time.Hour}, {Template: "{n}", By: 1001}, {Limit: -1}, {AfterLoss: client.AfterLossStay}, {AfterLoss: "guess", Limit: 9, TTL: time.Hour}, {Calendar: "{yyyyMMdd}", Template: "{n}"},
 	} {
 		_, err := s.Add(ctx, "narrow", request)
 		wantError(t, err, client.ErrInvalid, "request", request)

@@ -257,6 +257,8 @@ export class Attempt {
    * given back, and nothing is recorded.
    */
   release(): void;
+  /** Whether release was called. */
+  get released(): boolean;
   /** Ends when the claim is another's, or may be. */
   get signal(): AbortSignal;
   /** Call this before every effect: it throws Lost when the claim is another's, or may be. */

@@ -12,6 +12,17 @@ export const millis = (seconds) => {
   return Math.ceil(Math.round(seconds * 1e6) / 1000); // 16.1 s are 16,100 ms
 };
 
+/**
+ * The options of a call, each as it is given or as in all. One that is misspelt would be without
+ * effect, and nobody would see it.
+ */
+export function optionsOf(given, all) {
+  if (given !== undefined && (given === null || typeof given !== 'object')) throw new TypeError(`options are an object of ${Object.keys(all).join(', ')}`);
+  const stranger = Object.keys(given ?? {}).find((name) => !Object.hasOwn(all, name));
+  if (stranger !== undefined) throw new TypeError(`there is no option ${stranger}, only ${Object.keys(all).join(', ')}`);
+  return { ...all, ...Object.fromEntries(Object.entries(given ?? {}).filter(([, value]) => value !== undefined)) };
+}
+
 /** The path of something with a name. What cannot be one is not sent: it would be another path. */
 export function named(base, name) {
   if (typeof name !== 'string' || !/^[A-Za-z0-9._:~@-]{1,200}$/.test(name) || /^\.+$/.test(name)) {

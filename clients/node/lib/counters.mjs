@@ -1,6 +1,10 @@
 // Counters.
 
-import { ask, millis, named, withQuery } from './ask.mjs';
+import { ask, millis, named, optionsOf, withQuery } from './ask.mjs';
+
+const ADDITION = {
+  by: 1, limit: undefined, ttl: undefined, afterLoss: undefined, requestId: undefined, template: undefined, calendar: undefined, zone: undefined,
+};
 
 export const counters = {
   /** Adds 1 and returns the value, which no other call gets. After UnknownOutcome: a gap. */
@@ -13,7 +17,8 @@ export const counters = {
    * numbers, exact below 2^53; beyond that the answer cannot be read. With a requestId asking again
    * gets the same values, and adds once; without one a lost answer leaves a gap.
    */
-  async add(key, { by = 1, limit, ttl, afterLoss, requestId, template, calendar, zone } = {}) {
+  async add(key, options) {
+    const { by, limit, ttl, afterLoss, requestId, template, calendar, zone } = optionsOf(options, ADDITION);
     const query = { by, limit, ttl_ms: ttl === undefined ? undefined : millis(ttl), after_loss: afterLoss, template, calendar, zone };
     const whole = (added) => Number.isSafeInteger(added?.value) && added.value - added.first + 1 === by && (added.key === key || added.key?.startsWith(`${key}:`));
     const { number, ...added } = await this[ask]('POST', withQuery(named('/incr', key), query), whole, { repeat: requestId });
@@ -31,7 +36,8 @@ export const counters = {
    * value below the counter is refused ("counter-back") unless back: it hands values out again. For
    * the role admin.
    */
-  async setCounter(key, value, { ttl, back = false } = {}) {
+  async setCounter(key, value, options) {
+    const { ttl, back } = optionsOf(options, { ttl: undefined, back: false });
     const path = withQuery(named('/counter', key), { back: back ? true : undefined });
     const message = { value, ttl_ms: ttl === undefined ? undefined : millis(ttl) };
     await this[ask]('PUT', path, (now) => now?.key === key && now.value === value, { message });

@@ -1,6 +1,6 @@
 // Rate limits.
 
-import { ask, done, millis, named } from './ask.mjs';
+import { ask, done, millis, named, optionsOf } from './ask.mjs';
 
 const isTaken = (taken) => taken?.allowed === true && Number.isSafeInteger(taken.remaining) && Number.isSafeInteger(taken.reset_ms);
 
@@ -10,7 +10,8 @@ export const limits = {
    * CoatcheckError; its retryAfter is when there is room. A negative cost gives back, for the role
    * admin; 0 only looks. per is in seconds. After UnknownOutcome the cost may have been taken.
    */
-  async takeLimit(name, { rate, per, burst, cost = 1 }) {
+  async takeLimit(name, options) {
+    const { rate, per, burst, cost } = optionsOf(options, { rate: undefined, per: undefined, burst: undefined, cost: 1 });
     const message = { rate, per_ms: millis(per), burst, cost };
     const taken = await this[ask]('POST', named('/limit', name), isTaken, { message });
     return { remaining: taken.remaining, reset: taken.reset_ms / 1000 };

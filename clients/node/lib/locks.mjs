@@ -2,7 +2,7 @@
 
 import { randomBytes } from 'node:crypto';
 
-import { ask, done, millis, named } from './ask.mjs';
+import { ask, done, millis, named, optionsOf } from './ask.mjs';
 import { UnknownOutcome } from './errors.mjs';
 import { Lease, disposable, now, passed } from './lease.mjs';
 
@@ -12,7 +12,10 @@ export const locks = {
    * wait (60 at most) in seconds. "lock-held" is a CoatcheckError. Where no answer came, the lock
    * is given back if the service takes that in time, else it ends with its TTL.
    */
-  async acquireLock(name, { ttl = 30, wait = 0, mode, permits, take, owner } = {}) {
+  async acquireLock(name, options) {
+    const { ttl, wait, mode, permits, take, owner } = optionsOf(
+      options, { ttl: 30, wait: 0, mode: undefined, permits: undefined, take: undefined, owner: undefined },
+    );
     if (!(wait >= 0 && wait <= 60)) throw new RangeError('wait: 0 to 60 seconds');
     const path = named('/lock', name);
     const place = randomBytes(16).toString('base64url'); // with it a grant that was lost can be given back

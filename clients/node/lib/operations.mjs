@@ -1,6 +1,6 @@
 // Operations by a key of the caller's own: the id of a message, an event, or a job and its day.
 
-import { ask, done, millis } from './ask.mjs';
+import { ask, done, millis, optionsOf } from './ask.mjs';
 import { isText } from './fingerprint.mjs';
 import { isClaim, recorded } from './tokens.mjs';
 
@@ -62,7 +62,8 @@ export const operations = {
    * Ends doubt: outcome is "completed" (with the answer), "not-begun" or, without a lease of
    * beginResolving, "refused". Repeating it is harmless. Without a lease it is for an operator.
    */
-  async settle(operation, outcome, { answer, reason, lease } = {}) {
+  async settle(operation, outcome, options) {
+    const { answer, reason, lease } = optionsOf(options, { answer: undefined, reason: undefined, lease: undefined });
     const { body_not_kept, ...whole } = answer ? recorded(answer) : {};
     await this[ask]('POST', path(operation, '/settle'), done, { message: { outcome, ...whole, reason }, lease });
   },

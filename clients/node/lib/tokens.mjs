@@ -1,6 +1,6 @@
 // Tokens that the service issues: https://github.com/coatcheck/coatcheck/blob/main/docs/remote.md
 
-import { ask, done, millis } from './ask.mjs';
+import { ask, done, millis, optionsOf } from './ask.mjs';
 import { isText } from './fingerprint.mjs';
 import { Response } from './response.mjs';
 
@@ -18,7 +18,8 @@ export function recorded({ status, headers, body, notKept = false }) {
 
 export const tokens = {
   /** Issues a token. One whose answer was lost was not handed out: issue another. */
-  async issue({ ttl, scope } = {}) {
+  async issue(options) {
+    const { ttl, scope } = optionsOf(options, { ttl: undefined, scope: undefined });
     const message = { ttl_ms: ttl === undefined ? undefined : millis(ttl), scope };
     const issued = await this[ask]('POST', '/token', (issued) => isText(issued?.token), { message });
     return { token: issued.token, scope: issued.scope, expiresAt: new Date(issued.expires_at) };

@@ -3,7 +3,7 @@
 
 import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises';
 
-import { ask, done, millis, named, withQuery } from './ask.mjs';
+import { ask, done, millis, named, optionsOf, withQuery } from './ask.mjs';
 import { CoatcheckError, NoLease, UnknownOutcome } from './errors.mjs';
 import { Lease, disposable, now } from './lease.mjs';
 import { Generator, layoutOf } from './snowflake.mjs';
@@ -14,7 +14,10 @@ export const workers = {
    * datacenter}, ttl in seconds, epoch a Date. Unavailable says with retryAfter when to ask again.
    * After UnknownOutcome a worker id is no one's until its TTL has passed: ask again.
    */
-  async holdWorker(pool, { identity, ttl, layout, epoch, datacenter } = {}) {
+  async holdWorker(pool, options) {
+    const { identity, ttl, layout, epoch, datacenter } = optionsOf(
+      options, { identity: undefined, ttl: undefined, layout: undefined, epoch: undefined, datacenter: undefined },
+    );
     const path = named('/worker', pool);
     const message = { identity, ttl_ms: ttl === undefined ? undefined : millis(ttl), layout, epoch: epoch?.toISOString(), datacenter };
     const sent = now();

@@ -225,3 +225,21 @@ test('a Response that the service would refuse is not made', () => {
     assert.throws(() => new coatcheck.Response('paid', terms), TypeError, JSON.stringify(terms));
   }
 });
+
+test('an option that is none is refused, and nothing is sent', async () => {
+  const client = new coatcheck.Client('http://127.0.0.1:9'); // nobody answers there
+  for (const call of [
+    () => client.add('orders', 5),
+    () => client.add('orders', { By: 5 }),
+    () => client.add('orders', null),
+    () => client.setCounter('orders', 5, { Back: true }),
+    () => client.acquireLock('orders', 30),
+    () => client.acquireLock('orders', { TTL: 30 }),
+    () => client.issue({ TTL: 30 }),
+    () => client.settle('operation', 'refused', 'a reason'),
+    () => client.holdWorker('orders', { name: 'a' }),
+    () => client.takeLimit('orders', { rate: 1, per: 1, Burst: 2 }),
+  ]) {
+    await assert.rejects(call, TypeError, call.toString());
+  }
+});

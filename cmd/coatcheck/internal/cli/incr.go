@@ -33,7 +33,7 @@ func (i *increment) bind() []*config.Setting {
 		config.Optional(config.Span("ttl", config.Unsaid, counter.MinTTL, counter.MaxTTL, "when the counter ends, from now, if this "+
 			"call begins it; a counter without an end is refused. Empty: the end that it has, none, or with a date two days after its "+
 			"period", &i.TTL)),
-		config.Optional(config.Choice("after-loss", config.Unsaid, []string{client.StayAfterLoss}, "for a count whose values nobody uses, with "+
+		config.Optional(config.Choice("after-loss", config.Unsaid, []string{client.AfterLossStay}, "for a count whose values nobody uses, with "+
 			"--limit and an end: after a loss it goes on from the last value that is known. Empty: as the service is set", &i.AfterLoss)),
 		config.Text("template", config.Unsaid, "text", "how each value is written, such as ORD-{yyyyMMdd}-{n:6}; with a date in it the "+
 			"counter begins anew with each of its periods", &i.Template),

@@ -15,7 +15,8 @@ import (
 type LockRequest struct {
 	// how long the lock is held without a renewal, 100 ms to a day or the service's bound; 0 = 30 s
 	TTL time.Duration
-	// how long to wait at most; 0 = as long as the context allows. TryAcquireLock does not wait
+	// how long to wait at most; 0 = as long as the context allows. Below 0 it is ErrInvalid.
+	// TryAcquireLock does not wait
 	Wait time.Duration
 	// exclusive, shared or permits; "" = exclusive, or permits if there are more than one
 	Mode string
@@ -68,6 +69,9 @@ type Lock struct {
 // or its TTL has passed).
 func (c *Client) AcquireLock(ctx context.Context, name string, request LockRequest) (*Lock, error) {
 	w := &waiter{client: c, name: name, request: request, place: secret.New()}
+	if request.Wait < 0 {
+		return nil, call{op: "acquire lock"}.invalid("a wait is not negative")
+	}
 	if request.Wait > 0 {
 		w.over = time.Now().Add(request.Wait)
 	}

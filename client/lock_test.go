@@ -50,6 +50,14 @@ func holdLock(t testing.TB, s *service, name string, request client.LockRequest)
 	return held
 }
 
+// As in package lock: what is left of a time that is over is no wait without an end.
+func TestNegativeWaitForALockIsRefused(t *testing.T) {
+	s := embedded(t)
+	holdLock(t, s, "deploy", client.LockRequest{})
+	_, err := s.AcquireLock(t.Context(), "deploy", client.LockRequest{Wait: -time.Second})
+	wantError(t, err, client.ErrInvalid)
+}
+
 // A request that waits may take the wait beside the timeout, however long that is.
 func TestLockIsAcquiredWithTheLongestTimeout(t *testing.T) {
 	s := embedded(t)

@@ -49,7 +49,7 @@ var layers = map[string][]string{
 	"idempotency/echov4": {"idempotency"},
 	"limit":              domain,
 	"lock":               domain,
-	"workerlease":        append(domain, "workerlease/holder", "snowflake"),
+	"workerlease":        append(domain, "workerlease/holder", "internal/holding", "snowflake"),
 	"segment":            append(domain, "internal/share"),
 	"counter":            domain,
 	"snowflake":          {"internal/lazyregexp", "internal/step"},
@@ -69,7 +69,7 @@ var layers = map[string][]string{
 	"coatchecktest": {"embedded", "idempotency", "redisstore"},
 	"scripts":       {"internal/fault"},
 
-	"client": {"api", "workerlease/holder", "internal/class", "internal/keepalive", "internal/names", "internal/noupgrade", "internal/secret", "snowflake"},
+	"client": {"api", "workerlease/holder", "internal/class", "internal/holding", "internal/keepalive", "internal/names", "internal/noupgrade", "internal/secret", "snowflake"},
 
 	"examples/agent":   {}, // only tests
 	"examples/nightly": {}, // it knows only coatcheck's command
@@ -90,7 +90,8 @@ var layers = map[string][]string{
 	"deploy/containers": {}, // only tests
 	"conformance":       {}, // a black box knows nothing of what it looks at
 
-	"workerlease/holder":               {"internal/keepalive", "internal/secret", "internal/step", "snowflake"},
+	"workerlease/holder":               {"internal/holding", "internal/keepalive", "internal/secret", "internal/step", "snowflake"},
+	"internal/holding":                 {},
 	"internal/keepalive":               {"internal/step"},
 	"internal/leasesim":                {},
 	"server/internal/ledger":           {"internal/onstore", "redisstore", "scripts", "api", "internal/secret"},

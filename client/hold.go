@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/holding"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease/holder"
 )
@@ -24,16 +25,18 @@ type HoldOptions = holder.Options
 //
 // At a program's end call first the generator's Stop, then the holder's Release with its result.
 func (c *Client) HoldWorker(ctx context.Context, pool string, request WorkerRequest, options HoldOptions) (*Holder, error) {
-	leaser := workers{c, pool, request}
-	return holder.Hold(ctx, leaser, options.Logged(c.log, pool, leaser))
+	held, err := holding.Hold(ctx, c.log, pool, workers{c, pool, request}, options)
+	if err != nil {
+		return nil, err
+	}
+	return held.(*Holder), nil
 }
 
 // StartWorker begins to hold and returns at once: the first grant is asked for until it is there,
 // until Release, or until the context ends. Only an answer that asking again cannot change ends
 // it: ErrOtherPool and ErrInvalid.
 func (c *Client) StartWorker(ctx context.Context, pool string, request WorkerRequest, options HoldOptions) *Holder {
-	leaser := workers{c, pool, request}
-	return holder.Start(ctx, leaser, options.Logged(c.log, pool, leaser))
+	return holding.Start(ctx, c.log, pool, workers{c, pool, request}, options).(*Holder)
 }
 
 // Stamper stamps Snowflake ids with a worker id that it holds, in its lease's layout and epoch.
@@ -52,6 +55,8 @@ func (c *Client) StampWorker(
 	return holder.NewStamper(held, ids), nil
 }
 
+var _ holding.Leaser[WorkerLease] = workers{}
+
 // workers asks for the leases of one holder.
 type workers struct {
 	client  *Client
@@ -59,7 +64,7 @@ type workers struct {
 	request WorkerRequest
 }
 
-// Acquire implements holder.Leaser. The service makes the nonce of a lease itself, so a grant whose
+// Acquire implements holding.Leaser. The service makes the nonce of a lease itself. A grant whose
 // reply was lost is not found again: its worker id is unusable until its TTL has passed.
 func (w workers) Acquire(ctx context.Context, _ string) (WorkerLease, error) {
 	return w.client.AcquireWorker(ctx, w.pool, w.request)
@@ -73,11 +78,11 @@ func (w workers) Release(ctx context.Context, lease WorkerLease, usedUntil time.
 	return w.client.ReleaseWorker(ctx, lease, usedUntil)
 }
 
-// Judge implements holder.Leaser. The service's answer decides, by its code: an answer of a proxy
+// Judge implements holding.Leaser. The service's answer decides, by its code: an answer of a proxy
 // in between ends neither a lease nor a holder.
-func (workers) Judge(err error) holder.Verdict {
+func (workers) Judge(err error) holding.Verdict {
 	ended := errors.Is(err, ErrLayoutUsedUp)
-	verdict := holder.Verdict{
+	verdict := holding.Verdict{
 		Lost:  ended || errors.Is(err, ErrLost),
 		Final: ended || errors.Is(err, ErrOtherPool) || errors.Is(err, ErrInvalid),
 	}

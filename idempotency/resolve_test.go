@@ -228,7 +228,9 @@ func TestResolversOfTwoProcessesLeaveOneEffectForEachKey(t *testing.T) {
 func TestResolverMayNotRefuseOrPanic(t *testing.T) {
 	t.Parallel()
 	for name, resolver := range map[string]Resolver{
-		"refuses": func(context.Context, Operation) (Resolution, error) { return Resolution{Decision: DecisionRefused}, nil },
+		"refuses": func(context.Context, Operation) (Resolution, error) {
+			return Resolution{Decision: DecisionRefused}, nil
+		},
 		"is mute": func(context.Context, Operation) (Resolution, error) { return Resolution{}, nil },
 		"panics":  func(context.Context, Operation) (Resolution, error) { panic("no book") },
 		"has no whole answer": func(context.Context, Operation) (Resolution, error) {

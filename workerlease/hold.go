@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/coatcheck/coatcheck/internal/holding"
 	"github.com/coatcheck/coatcheck/redisstore"
 	"github.com/coatcheck/coatcheck/snowflake"
 	"github.com/coatcheck/coatcheck/workerlease/holder"
@@ -26,18 +27,18 @@ type HoldOptions = holder.Options
 // told of.
 func (p *Pools) Hold(ctx context.Context, pool string, request Request, options HoldOptions) (*Holder, error) {
 	leaser := p.leaser(pool, request)
-	held, err := holder.Hold(ctx, leaser, options.Logged(p.log(), pool, leaser))
+	held, err := holding.Hold(ctx, p.log(), pool, leaser, options)
 	if err != nil {
 		leaser.nonces.leave(p, asker{pool, request.Identity})
+		return nil, err
 	}
-	return held, err
+	return held.(*Holder), nil
 }
 
 // Start begins to hold and returns at once: the first grant is asked for until it is there, until
 // Release, or until the context ends.
 func (p *Pools) Start(ctx context.Context, pool string, request Request, options HoldOptions) *Holder {
-	leaser := p.leaser(pool, request)
-	return holder.Start(ctx, leaser, options.Logged(p.log(), pool, leaser))
+	return holding.Start(ctx, p.log(), pool, p.leaser(pool, request), options).(*Holder)
 }
 
 func (p *Pools) log() *slog.Logger { return cmp.Or(p.config.Logger, slog.Default()) }
@@ -60,6 +61,8 @@ func (p *Pools) Stamp(ctx context.Context, pool string, request Request, options
 func (p *Pools) leaser(pool string, request Request) leaser {
 	return leaser{p, pool, request, &nonces{}}
 }
+
+var _ holding.Leaser[Lease] = leaser{}
 
 // leaser asks for the leases of one holder.
 type leaser struct {
@@ -101,8 +104,8 @@ func (l leaser) Release(ctx context.Context, lease Lease, usedUntil time.Time) e
 	return l.pools.Release(ctx, lease.Pool, lease.WorkerID, lease.Token, usedUntil)
 }
 
-func (leaser) Judge(err error) holder.Verdict {
-	return holder.Verdict{
+func (leaser) Judge(err error) holding.Verdict {
+	return holding.Verdict{
 		Wait: redisstore.RetryAfter(err),
 		Lost: errors.Is(err, redisstore.ErrLost) || errors.Is(err, ErrEnded),
 		Final: errors.Is(err, ErrOtherPool) || errors.Is(err, ErrEnded) ||

@@ -31,17 +31,17 @@ type Event struct {
 	Wait     time.Duration
 }
 
-// Logged returns options that also log that a holder of this pool waits, at warning level, once
+// logged returns options that also log that a holder of this pool waits, at warning level, once
 // each time that it begins to, and how that ended. The leaser says how long a wait is expected to
 // be.
-func (o Options) Logged(log *slog.Logger, pool string, leaser Leaser) Options {
+func (o Options) logged(log *slog.Logger, pool string, from leaser) Options {
 	observe, waits := o.Observe, false
 	o.Observe = func(event Event) {
 		switch {
 		case event.Kind == KindWaiting && !waits:
 			waits = true
 			log.Warn("no worker id yet, and asking again", "pool", pool, "error", event.Err,
-				"expected_in", cmp.Or(leaser.Judge(event.Err).Wait, event.Wait).Round(time.Millisecond))
+				"expected_in", cmp.Or(from.Judge(event.Err).Wait, event.Wait).Round(time.Millisecond))
 		case event.Kind == KindGranted && waits:
 			waits = false
 			log.Info("a worker id is held after a wait", "pool", pool, "worker_id", event.WorkerID)

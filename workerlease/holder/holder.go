@@ -30,8 +30,8 @@ var (
 // Options are the options of a holder. The zero value of each field means the default beside it.
 type Options struct {
 	// Wait is how long to wait for a worker id at most, while the pool is exhausted, quarantined or
-	// cannot be reached; 0 = as long as the context allows, less than 0 = it asks once. Start waits
-	// for as long as its context lives.
+	// cannot be reached; 0 = as long as the context allows, less than 0 = it asks once. A holder
+	// that is started without a wait for its lease asks for as long as its context lives.
 	Wait time.Duration
 	// Once ends the holding for good when the worker id is lost. Without it another one is leased,
 	// until Release.
@@ -52,7 +52,7 @@ type Options struct {
 // Holder holds a worker id of a pool, one after the other without [Options].Once. It is safe for
 // concurrent use. It implements snowflake.Worker.
 type Holder struct {
-	leaser  Leaser
+	leaser  leaser
 	options Options
 	ctx     context.Context
 	stop    context.CancelCauseFunc
@@ -83,18 +83,18 @@ func (t *term) read() (Lease, anchor) {
 	return t.lease, t.clock
 }
 
-// Start begins to hold and returns at once: the first grant is asked for until it is there, until
+// start begins to hold and returns at once: the first grant is asked for until it is there, until
 // Release, until the context ends, or until the leaser says that asking again does not help.
-func Start(ctx context.Context, leaser Leaser, options Options) *Holder {
-	h := newHolder(ctx, leaser, options)
+func start(ctx context.Context, from leaser, options Options) *Holder {
+	h := newHolder(ctx, from, options)
 	go h.run(nil)
 	return h
 }
 
-// Hold acquires a lease and holds it until Release, its loss, or the end of the context. The error
+// hold acquires a lease and holds it until Release, its loss, or the end of the context. The error
 // is the leaser's, and also the context's cause if that ended the wait.
-func Hold(ctx context.Context, leaser Leaser, options Options) (*Holder, error) {
-	h := newHolder(ctx, leaser, options)
+func hold(ctx context.Context, from leaser, options Options) (*Holder, error) {
+	h := newHolder(ctx, from, options)
 	first, err := h.acquire(cmp.Or(options.Wait, forever))
 	if err != nil {
 		h.stop(err)
@@ -105,7 +105,7 @@ func Hold(ctx context.Context, leaser Leaser, options Options) (*Holder, error) 
 	return h, nil
 }
 
-func newHolder(ctx context.Context, leaser Leaser, options Options) *Holder {
+func newHolder(ctx context.Context, from leaser, options Options) *Holder {
 	if options.Observe == nil {
 		options.Observe = func(Event) {}
 	}
@@ -113,7 +113,7 @@ func newHolder(ctx context.Context, leaser Leaser, options Options) *Holder {
 		options.Wall = func() time.Time { return time.Now().Round(0) }
 	}
 	options.Observe = oneAtATime(options.Observe)
-	h := &Holder{leaser: leaser, options: options, done: make(chan struct{}), hurry: make(chan struct{}, 1), cause: ErrNone}
+	h := &Holder{leaser: from, options: options, done: make(chan struct{}), hurry: make(chan struct{}, 1), cause: ErrNone}
 	h.ctx, h.stop = context.WithCancelCause(ctx)
 	return h
 }

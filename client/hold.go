@@ -85,6 +85,8 @@ func (workers) Judge(err error) holding.Verdict {
 	verdict := holding.Verdict{
 		Lost:  ended || errors.Is(err, ErrLost),
 		Final: ended || errors.Is(err, ErrOtherPool) || errors.Is(err, ErrInvalid),
+		Refused: errors.Is(err, ErrRefused) && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrExhausted) &&
+			!errors.Is(err, ErrQuarantined),
 	}
 	if said, ok := errors.AsType[*Error](err); ok {
 		verdict.Wait = said.Wait

@@ -116,7 +116,9 @@ func TestAHolderStopsInTimeWhateverTheServiceDoes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, d := bubble(t), &diary{}
 				confirmed := time.Now()
-				h := hold(t, s, d.options())
+				options := d.options()
+				options.Once = true
+				h := hold(t, s, options)
 				disturbed := time.Now().Add(5*time.Minute + 7*time.Second)
 				s.proxy.disturb(only("renew", 0, func(w http.ResponseWriter, r *http.Request, service http.Handler) bool {
 					if time.Now().Before(disturbed) {
@@ -140,6 +142,30 @@ func TestAHolderStopsInTimeWhateverTheServiceDoes(t *testing.T) {
 					t.Errorf("the holder reported %d renewals that failed, want %d at least", n, want)
 				}
 			})
+		})
+	}
+}
+
+// A wait is for what passes by itself. What somebody has to change first is told at once.
+func TestAWaitForAWorkerIDEndsWithARefusal(t *testing.T) {
+	for _, row := range []struct {
+		status int
+		code   string
+		want   error
+	}{{401, "unauthorized", client.ErrUnauthorized}, {403, "forbidden", client.ErrForbidden}, {503, "store-unsuitable", client.ErrUnsuitable}} {
+		answer, want := says(row.status, "application/problem+json", `{"code":"`+row.code+`"}`), row.want
+		synctest.Test(t, func(t *testing.T) {
+			s := bubble(t)
+			s.proxy.disturb(only("acquire", 0, answer))
+			began := time.Now()
+			_, err := s.HoldWorker(t.Context(), "orders", client.WorkerRequest{}, client.HoldOptions{})
+			wantError(t, err, want)
+			expect.Equal(t, "how long HoldWorker waited", time.Since(began), 0)
+			started := s.StartWorker(t.Context(), "orders", client.WorkerRequest{}, client.HoldOptions{})
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			expect.Equal(t, "StartWorker goes on", started.Context().Err() != nil && s.proxy.count("acquire") > 2, true)
+			succeeds(t, "Release", started.Release(t.Context(), time.Time{}))
 		})
 	}
 }

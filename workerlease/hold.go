@@ -110,5 +110,7 @@ func (leaser) Judge(err error) holding.Verdict {
 		Lost: errors.Is(err, redisstore.ErrLost) || errors.Is(err, ErrEnded),
 		Final: errors.Is(err, ErrOtherPool) || errors.Is(err, ErrEnded) ||
 			errors.Is(err, ErrInvalid) || errors.Is(err, redisstore.ErrWrongType),
+		Refused: errors.Is(err, redisstore.ErrRefused) && !errors.Is(err, redisstore.ErrUnavailable) && !errors.Is(err, ErrExhausted) &&
+			!errors.Is(err, ErrQuarantined),
 	}
 }

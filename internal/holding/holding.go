@@ -27,6 +27,9 @@ type Leaser[Lease any] interface {
 type Verdict struct {
 	Lost  bool // the lease is gone
 	Final bool // asking again does not help, such as a layout that the pool does not have
+	// somebody has to change something first, such as rights: Hold, whose caller sees the error,
+	// does not wait for that, and Start does
+	Refused bool
 	// a grant can be had after that long, or sooner after a release; 0 = not known
 	Wait time.Duration
 }

@@ -20,9 +20,10 @@ const (
 	longestWait = 5 * time.Second
 )
 
-// acquire asks for a grant, again and again until the wait is over or asking cannot help. It keeps
-// one nonce until the outcome is known, so that a lost reply costs nothing.
-func (h *Holder) acquire(longest time.Duration) (*term, error) {
+// acquire asks for a grant, again and again until the wait is over or asking cannot help; with a
+// caller who is told at once, until it is refused. It keeps one nonce until the outcome is known,
+// so that a lost reply costs nothing.
+func (h *Holder) acquire(longest time.Duration, told bool) (*term, error) {
 	began, pause, nonce := time.Now(), shortestWait, secret.New()
 	for {
 		sent, wall := time.Now(), h.options.Wall()
@@ -45,7 +46,7 @@ func (h *Holder) acquire(longest time.Duration) (*term, error) {
 		}
 		verdict := h.leaser.Judge(err)
 		wait := spread(verdict.Wait, pause)
-		if verdict.Final || time.Since(began) > longest-wait {
+		if verdict.Final || told && verdict.Refused || time.Since(began) > longest-wait {
 			return nil, err
 		}
 		h.options.Observe(Event{Kind: KindWaiting, Err: err, Wait: wait})

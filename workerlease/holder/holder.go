@@ -30,8 +30,9 @@ var (
 // Options are the options of a holder. The zero value of each field means the default beside it.
 type Options struct {
 	// Wait is how long to wait for a worker id at most, while the pool is exhausted, quarantined or
-	// cannot be reached; 0 = as long as the context allows, less than 0 = it asks once. A holder
-	// that is started without a wait for its lease asks for as long as its context lives.
+	// cannot be reached; 0 = as long as the context allows, less than 0 = it asks once. Other
+	// refusals, such as of an API key, are told at once. A holder that is started without a wait
+	// for its lease asks for as long as its context lives.
 	Wait time.Duration
 	// Once ends the holding for good when the worker id is lost. Without it another one is leased,
 	// until Release.
@@ -95,7 +96,7 @@ func start(ctx context.Context, from leaser, options Options) *Holder {
 // is the leaser's, and also the context's cause if that ended the wait.
 func hold(ctx context.Context, from leaser, options Options) (*Holder, error) {
 	h := newHolder(ctx, from, options)
-	first, err := h.acquire(cmp.Or(options.Wait, forever))
+	first, err := h.acquire(cmp.Or(options.Wait, forever), true)
 	if err != nil {
 		h.stop(err)
 		return nil, err
@@ -247,7 +248,7 @@ func (h *Holder) run(t *term) {
 	for {
 		if t == nil {
 			var err error
-			if t, err = h.acquire(forever); err != nil {
+			if t, err = h.acquire(forever, false); err != nil {
 				h.lose(err)
 				return
 			}

@@ -87,7 +87,8 @@ type PermanentError struct {
 
 // Error reports what was refused, and the command that gives the counter an end.
 func (e *PermanentError) Error() string {
-	return fmt.Sprintf("%v: %s is at %d, and a TTL counts only for the call that begins a counter; nothing was added. Leave the TTL out; "+
+	return fmt.Sprintf("%v: %s is at %d, and a TTL, which a call with a template or a calendar has as well, counts only for "+
+		"the call that begins a counter; nothing was added. Leave it out; "+
 		"or, if the counter is to end and begin again at 1: coatcheck counter set %s %d%s", ErrPermanent, e.Key, e.Value, e.Key, e.Value,
 		endOption(e.TTL))
 }

@@ -413,7 +413,7 @@ func TestATTLDoesNotEndACounterWithoutAnEnd(t *testing.T) {
 	lockDoors(t, func(t *testing.T, at []string) {
 		tell(t, at, []told{
 			{"incr orders --by 5", done, "1\n2\n3\n4\n5\n"},
-			{"incr orders --ttl 3s", failed, "orders is at 5, and a TTL counts only for the call that begins a counter; nothing was added."},
+			{"incr orders --ttl 3s", failed, "orders is at 5, and a TTL, which a call with a template or a calendar has as well, counts only for the call that begins a counter; nothing was added."},
 			{"incr orders --ttl 3s --limit 9 --request-id a", failed, "coatcheck counter set orders 5 --ttl 3s"},
 			{"incr orders", done, "6\n"},
 			{"counter set orders 6 --ttl 1h", done, "6\n"},

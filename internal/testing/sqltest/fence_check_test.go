@@ -1,6 +1,6 @@
 //go:build check
 
-package lock_test
+package sqltest_test
 
 import (
 	"testing"

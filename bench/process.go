@@ -24,7 +24,7 @@ type child struct {
 }
 
 // childVariable tells a test's binary that it is to be this program instead.
-const childVariable = "COATCHECK_BENCH_CHILD"
+const childVariable = "BENCH_CHILD"
 
 // again starts a command of this program.
 func again(ctx context.Context, args ...string) (*child, error) {

@@ -35,8 +35,8 @@ var reasons = map[string]string{
 	"limits": "A count with a TTL is one INCR, and lets twice the limit through where two spans meet. A limit that never does reads the " +
 		"clock and how much is in use, and writes both; redis_rate, which does as much, takes as long for one caller. Calls of many " +
 		"callers go out together.",
-	"guard": "The two scripts of a first request by rueidis, with nothing around them, reach 0.73 of two PINGs with 64 clients and " +
-		"0.90 with 256, and the script of a replay 0.79 and 0.85 of one PING: Redis runs scripts in that time, and nothing for " +
+	"guard": "The two scripts of a first request by rueidis, with nothing around them, reach 0.78 of two PINGs with 64 clients and " +
+		"0.75 with 256, and the script of a replay 0.82 and 0.74 of one PING: Redis runs scripts in that time, and nothing for " +
 		"a PING. Reading and hashing the request, keeping its answer and the end of its context take the rest, on the same two " +
 		"processors that Redis and the clients use. Tried: to give way after a pipeline of scripts, as with locks; a profile " +
 		"has no part of it above 5 %, but collecting garbage.",

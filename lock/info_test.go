@@ -109,13 +109,21 @@ func lists(t *testing.T, store *redisstore.Store) {
 	for _, name := range []string{"list.b", "list.a", "list.c", "other"} {
 		held = append(held, must(t, locks, name, Request{}))
 	}
+	page := func(prefix, after string, n int) (names, next string) {
+		list, next, err := locks.List(t.Context(), prefix, after, n)
+		expect.NoError(t, "List", err)
+		return strings.Join(list, " "), next
+	}
 	names := func(prefix, after string, n int) string {
-		names, _, err := locks.List(t.Context(), prefix, after, n)
-		expect.NoError(t, "Names", err)
-		return strings.Join(names, " ")
+		names, _ := page(prefix, after, n)
+		return names
 	}
 	expect.Eventually(t, "all are listed", func() bool { return names("list.", "", 10)+" "+names("other", "", 10) == "list.a list.b list.c other" })
 	expect.Equal(t, "names that begin with list., after list.a, one of them", names("list.", "list.a", 1), "list.b")
+	for after, want := range map[string][2]string{"": {"list.a list.b", "list.b"}, "list.a": {"list.b list.c", ""}, "list.b": {"list.c", ""}} {
+		names, next := page("list.", after, 2)
+		expect.Equal(t, "two names after "+after+", and where the next page begins", [2]string{names, next}, want)
+	}
 	for _, lock := range held {
 		release(t, lock)
 	}

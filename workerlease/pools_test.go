@@ -113,15 +113,12 @@ func (p pools) listed(t *testing.T) {
 	p.acquire(t, "liste", of(2))
 	for n := 1; n <= 30; n += 4 {
 		var got []string
-		for behind := ""; ; behind = got[len(got)-1] {
-			page, _, err := p.List(t.Context(), "listed-", behind, n)
+		for next, more := "", true; more; more = next != "" {
+			page, after, err := p.List(t.Context(), "listed-", next, n)
 			if err != nil || len(page) > n {
 				t.Fatalf("%d names: %v %v", n, page, err)
 			}
-			if len(page) == 0 {
-				break
-			}
-			got = append(got, page...)
+			got, next = append(got, page...), after
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("in pages of %d: %v", n, got)
@@ -129,7 +126,7 @@ func (p pools) listed(t *testing.T) {
 	}
 	all, _, err := p.List(t.Context(), "", "", 1000)
 	if err != nil || !slices.IsSorted(all) || !slices.Contains(all, "liste") || len(all) < 27 {
-		t.Errorf("Names: got %v, %v, want 27 or more in order, liste among them", all, err)
+		t.Errorf("List: got %v, %v, want 27 or more in order, liste among them", all, err)
 	}
 	for _, n := range []int{-1, 0, 1001} {
 		_, _, err := p.List(t.Context(), "", "", n)

@@ -44,12 +44,13 @@ type workFunc = func(context.Context, *Attempt) ([]byte, error)
 
 // Do runs a function under a token: claim, heartbeat every third of the lease, complete. If the
 // function returns no error, its value is recorded before Do returns, as the body of an answer with
-// status 200, and every later Do gets it, that of package idempotency, too. Of an answer that was
-// recorded otherwise Do returns the body.
-// If it returns an error, the operation may have happened: nothing is given back, the lease lapses,
-// and then the token is in doubt, under PolicyTakeover free for the next Do. An attempt that called
-// Release is given back at once instead. A panic is passed on, and leaves the token to its lease
-// as an error does.
+// status 200. Every later Do gets it, also the Do of package idempotency. If Complete has recorded
+// the answer, Do returns its body.
+//
+// If the function returns an error, the operation may have happened: nothing is given back, the
+// lease lapses, and then the token is in doubt, under PolicyTakeover free for the next Do. An
+// attempt that called Release is given back at once instead. A panic is passed on, and leaves the
+// token to its lease as an error does.
 //
 // The function's context ends with ctx, and with a cause that is ErrSuperseded or ErrUnknownToken
 // when the claim is lost. Under PolicyTakeover it also ends by this process's own clock as soon as

@@ -18,10 +18,10 @@ type Holder = holder.Holder
 type HoldOptions = holder.Options
 
 // HoldWorker acquires a worker id and holds it until Release, its loss, or the end of the context.
-// The errors are those of AcquireWorker, after [HoldOptions].Wait or with the context's cause.
-// Package holder has the other errors of the holder, the causes of its context, and the events that
-// [HoldOptions] are told of. [Config].Logger is told at warning level when it begins to wait for a
-// worker id, and when it has one.
+// The errors are AcquireWorker's, when [HoldOptions].Wait is over, or with the context's cause.
+// Package holder has the other errors of the holder, the causes of its context, and its events,
+// which [HoldOptions].Observe gets. [Config].Logger gets a warning when it begins to wait for a
+// worker id, and a line when it has one.
 //
 // At a program's end call first the generator's Stop, then the holder's Release with its result.
 func (c *Client) HoldWorker(ctx context.Context, pool string, request WorkerRequest, options HoldOptions) (*Holder, error) {

@@ -156,7 +156,8 @@ func (p *program) printKey(key access.Key, record access.Record, stored bool) er
 	if stored {
 		fmt.Fprintf(&b, "\nThe key is shown this once. It is stored as %s.\n", record.ID)
 	} else {
-		fmt.Fprintf(&b, "\nThe key is shown this once. Its record, for the list keys in the file of --access:\n\n%s", recordYAML(recordShown(record)))
+		fmt.Fprintf(&b, "\nThe key is shown this once. Its record, for the list keys in the file of --access:\n\n%s",
+			recordYAML(recordShown(record)))
 		if line, ok := record.Line(); ok {
 			fmt.Fprintf(&b, "\nor for COATCHECK_ACCESS_KEYS:\n\n%s\n", line)
 		}

@@ -218,7 +218,8 @@ func tokenSettings(c *Service) []*Setting {
 func afterLossSettings(c *Service) []*Setting {
 	return In("Counters",
 		Choice("counter-after-loss", counter.AfterLossMovePast, []counter.AfterLoss{counter.AfterLossMovePast, counter.AfterLossRefuse},
-			"a counter that has gone back, or may have, since Redis has lost what it had confirmed: move it past every value that can have been handed out, or "+
+			"a counter that has gone back, or may have, since Redis has lost what it had confirmed: move it past every "+
+				"value that can have been handed out, or "+
 				"refuse it until it is set; what follows has to be alike in all that use a counter", &c.Server.Counters.AfterLoss),
 		Optional(Number("counter-margin", Unsaid, 1, counter.MaxMargin, "values", fmt.Sprintf("how far such a counter moves; empty: %d, "+
 			"with --ack %d", counter.DefaultMargin, counter.DefaultAckMargin), &c.Server.Counters.Margin)),
@@ -237,7 +238,8 @@ func workerSettings(c *Service) []*Setting {
 			&c.Server.Identity)),
 		poolPins(&c.Server.Workers.Pools),
 		Optional(Choice("new-pools", "", []workerlease.NewPools{workerlease.NewPoolsWait, workerlease.NewPoolsTrust},
-			"a worker-id pool that the store knows nothing of: wait until no window can be open that it may have forgotten, or trust that it is new; empty: trust on the "+
+			"a worker-id pool that the store knows nothing of: wait until no window can be open that it may have "+
+				"forgotten, or trust that it is new; empty: trust on the "+
 				"embedded store and with --dev, else wait", &c.Server.Workers.NewPools)),
 		Optional(Span("worker-longest-ttl", Unsaid, workerlease.MinTTL, workerlease.MaxTTL, fmt.Sprintf("the longest TTL of a worker-id "+
 			"pool: a longer one is refused, and once Redis may have lost a pool nothing is granted for that long and --clock-skew; alike "+

@@ -25,7 +25,8 @@ func main() {
 	}
 	granted := claim()
 	fmt.Println("claim:", granted.Outcome)
-	_ = as[*ogen.Done](service.CompleteToken(ctx, &ogen.Answer{Status: 201}, ogen.CompleteTokenParams{Token: token, LeaseToken: granted.Lease.Value}))
+	_ = as[*ogen.Done](service.CompleteToken(ctx, &ogen.Answer{Status: 201},
+		ogen.CompleteTokenParams{Token: token, LeaseToken: granted.Lease.Value}))
 	fmt.Println("complete:", 204)
 	replayed := claim()
 	fmt.Println("claim:", replayed.Outcome, replayed.Response.Value.Status)
